@@ -16,8 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from plugrad import Columns, RandomRLModule, RLModuleSpec
 from plugrad.errors import ConfigError
 from plugrad.policy import Policy
-from plugrad.testing.numpy_module import NumpyRLModule
-from plugrad.testing.numpy_variables import ArrayVariable
+from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
 from plugrad_ppo import PPOConfig
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from plugrad.hooks.manager import implementations, specifications
 from plugrad.hooks.registry import load_backend
-from plugrad.testing.backend_suite.contract import DECLARED, OPS, REQUIRED
+from plugrad.testing.backend_suite.ops import DECLARED, OPS, REQUIRED
 
 pytestmark = needs.backends("torch")
 

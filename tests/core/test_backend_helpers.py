@@ -17,7 +17,7 @@ from plugrad.hooks.backend_helpers import (
 )
 from plugrad.hooks.backend_spec import BackendInfo, Capability, Program
 from plugrad.optimizers import Adam
-from plugrad.testing.numpy_variables import ArrayVariable
+from plugrad.testing.numpy_module import ArrayVariable
 from plugrad.testing.tiny_learners import tiny_learner
 
 

@@ -46,7 +46,7 @@ from plugrad.gradients import clip_gradients
 from plugrad.hooks.backend_spec import BackendInfo, BatchedProgram, Program
 from plugrad.testing import finite_differences, numpy_backend, numpy_loss_ops
 from plugrad.testing.numpy_module import NumpyNetwork, NumpyRLModule
-from plugrad.testing.numpy_variables import ArrayVariable as MyVariable, FlatParameters as MyFlatVariable
+from plugrad.testing.numpy_module import ArrayVariable as MyVariable, FlatParameters as MyFlatVariable
 
 plugrad_mine = SimpleNamespace(ops=numpy_loss_ops)
 

@@ -16,8 +16,7 @@ from plugrad import DEFAULT_MODULE_ID as P
 from plugrad.deprecation.adapters import Adaptable, adapt_subclasses
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
 from plugrad.legacy import NAMES
-from plugrad.testing.numpy_module import NumpyRLModule
-from plugrad.testing.numpy_variables import ArrayVariable
+from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
 
 STEPS = {"num_env_steps_sampled_lifetime": 50}
 SCHEDULE = [[0, 0.01], [100, 0.0]]

@@ -11,8 +11,7 @@ import plugrad
 from plugrad import DEFAULT_MODULE_ID, Columns, MultiRLModule, RLModuleSpec
 from plugrad.errors import LossError
 from plugrad.testing.finite_differences import central_differences
-from plugrad.testing.numpy_module import NumpyRLModule
-from plugrad.testing.numpy_variables import ArrayVariable
+from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
 
 P = DEFAULT_MODULE_ID
 vectors = hnp.arrays(np.float64, st.integers(1, 6), elements=st.floats(-10, 10))

@@ -250,7 +250,7 @@ from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.optimizers import make_optimizer
 from plugrad.testing.numpy_backend import *
 from plugrad.testing.numpy_module import NumpyRLModule
-from plugrad.testing.numpy_variables import ArrayVariable
+from plugrad.testing.numpy_module import ArrayVariable
 del wrap_module
 @hookimpl
 def backend_info():

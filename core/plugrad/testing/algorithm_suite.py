@@ -25,8 +25,7 @@ from plugrad.hooks.registry import get_algorithm
 from plugrad.learner import Learner
 from plugrad.learner.update.step_columns import as_one_minibatch
 from plugrad.testing.fixtures import REFERENCE, STRICT
-from plugrad.testing.recording import GradientRecorder, ReadColumns
-from plugrad.testing.tiny_learners import digest, flat
+from plugrad.testing.tiny_learners import GradientRecorder, ReadColumns, digest, flat
 from plugrad.testing.tiny_task import LEARNED, STEPS
 from plugrad.types import Array, ModuleID
 

@@ -4,31 +4,101 @@ pytest -p plugrad.testing.fixtures -p plugrad.testing.certifying --certify NAME 
 """
 
 import json
-from collections.abc import Sequence
+import platform
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from plugrad.contract import CONTRACT_VERSION
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import load_algorithm, load_backend, use_plugin
 from plugrad.importing.names import is_local_plugin
-from plugrad.testing.certificate import (
-    FAILED,
-    NOT_DECLARED,
-    PASSED,
-    PROVEN,
-    SKIPPED,
-    Outcome,
-    certificate,
-    verdict,
-)
 from plugrad.testing.fixtures import ASKED, NOT_PROVEN, installed_backends
 from plugrad.testing.tiny_learners import tiny_learner
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+PROVEN, NOT_DECLARED = "proven", "not declared"
+
+
+class Outcome(NamedTuple):
+    """Of one test.
+
+    Args:
+        result: "passed", "failed" or "skipped".
+        reason: why it failed or was skipped, in one line.
+        asked: capabilities that it is about.
+        left_open: skipped since it is about what the plugin does not claim.
+    """
+
+    result: str
+    reason: str = ""
+    asked: tuple[str, ...] = ()
+    left_open: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.result}: {self.reason}" if self.reason else self.result
+
+
+Outcomes = Mapping[str, Outcome]
+"""By the names of the tests."""
+
+
+def verdict(
+    capability: Capability, info: BackendInfo, outcomes: Outcomes, why_not: Callable[..., str]
+) -> str:
+    """Whether tests prove a capability.
+
+    Args:
+        capability: the capability.
+        info: of the backend.
+        outcomes: of all tests that ran.
+        why_not: `why_not(capability)`, why the suite's learners do not have it; "" if they do.
+
+    Returns:
+        "proven", "not declared", or "not proven: " and why.
+    """
+    if capability not in info.capabilities:
+        return NOT_DECLARED
+    about = {name: each for name, each in outcomes.items() if capability in each.asked and not each.left_open}
+    wrong = [f"{name} {each}" for name, each in about.items() if each.result != PASSED]
+    if wrong:
+        more = f" ({len(wrong)} tests in all)" if len(wrong) > 1 else ""
+        return f"not proven: {wrong[0]}{more}"
+    if about:
+        return PROVEN
+    return f"not proven: {why_not(capability) or 'no test that is about it could run'}"
+
+
+def certificate(
+    kind: str, name: str, backends: Mapping[str, BackendInfo], outcomes: Outcomes
+) -> dict[str, Any]:
+    """A certificate as JSON has it, without capabilities.
+
+    Args:
+        kind: "backend" or "algorithm".
+        name: of the plugin.
+        backends: those that it was tested on, by name.
+        outcomes: by the names of the tests.
+
+    Returns:
+        What was tested, with what, and the outcome of each test.
+    """
+    frameworks = {each.name: each.version for each in backends.values()}
+    return {
+        kind: name,
+        "contract_version": CONTRACT_VERSION,
+        "versions": {"plugrad": version("plugrad"), "Python": platform.python_version(), **frameworks},
+        "machine": f"{platform.system()} {platform.machine()}",
+        "tests": {test: str(outcome) for test, outcome in outcomes.items()},
+    }
+
 
 LOADERS = {"backend": load_backend, "algorithm": load_algorithm}
 

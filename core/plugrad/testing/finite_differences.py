@@ -12,7 +12,7 @@ from plugrad.errors import LossError
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.testing.numpy_loss_ops import constants
-from plugrad.testing.numpy_variables import FlatParameters
+from plugrad.testing.numpy_module import FlatParameters
 from plugrad.types import Array, ModuleID, Tensor
 
 Losses = dict[ModuleID, Tensor]

@@ -33,8 +33,7 @@ from plugrad.hooks.registry import get_algorithm, load_backend, load_collective
 from plugrad.learner import Learner
 from plugrad.ops import Ops
 from plugrad.testing.members import MemberProcess, Members, start_interpreter_member
-from plugrad.testing.recording import BatchRecordedError, batch_recorder
-from plugrad.testing.tiny_learners import tiny_learner
+from plugrad.testing.tiny_learners import BatchRecordedError, batch_recorder, tiny_learner
 from plugrad.testing.tiny_task import TASKS, TinyTask, record_demonstrations
 
 pytest.register_assert_rewrite(

@@ -31,8 +31,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.testing import finite_differences, numpy_loss_ops
-from plugrad.testing.numpy_module import NumpyNetwork, NumpyRLModule
-from plugrad.testing.numpy_variables import ArrayVariable, FlatParameters
+from plugrad.testing.numpy_module import ArrayVariable, FlatParameters, NumpyNetwork, NumpyRLModule
 from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
 
 

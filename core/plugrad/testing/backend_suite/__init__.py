@@ -8,13 +8,7 @@ The whole test file of a backend's author:
 docstring; what depends on a capability that the backend does not declare is skipped and named at the end.
 """
 
-from plugrad.testing.backend_suite.batches import *  # noqa: F403
-from plugrad.testing.backend_suite.contract import *  # noqa: F403
 from plugrad.testing.backend_suite.modules import *  # noqa: F403
-from plugrad.testing.backend_suite.op_values import *  # noqa: F403
-from plugrad.testing.backend_suite.optimizers import *  # noqa: F403
+from plugrad.testing.backend_suite.ops import *  # noqa: F403
 from plugrad.testing.backend_suite.programs import *  # noqa: F403
-from plugrad.testing.backend_suite.states import *  # noqa: F403
-from plugrad.testing.backend_suite.tensors import *  # noqa: F403
 from plugrad.testing.backend_suite.updates import *  # noqa: F403
-from plugrad.testing.backend_suite.users_models import *  # noqa: F403

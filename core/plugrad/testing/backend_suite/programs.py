@@ -1,11 +1,11 @@
-"""An update as a program, in every mode: the reference's numbers, and what `learner.update_mode` says of it."""
+"""An update as a program, in every mode, of one learner and of many; and what `learner.update_mode` says of it."""
 
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from types import FrameType
 from typing import Any
 
@@ -17,8 +17,10 @@ from plugrad.hooks.backend_spec import BackendInfo, Capability, Program
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
+from plugrad.learner.update.batched_programs import ProgramBatch
 from plugrad.networks import ActorCritic
 from plugrad.optimizers import SGD
+from plugrad.results import flatten
 from plugrad.testing.fixtures import REFERENCE, requires
 from plugrad.testing.taking_turns import take_turns
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_batch, tiny_learner, weights_of
@@ -259,6 +261,73 @@ def test_weights_without_an_optimizer_reach_a_program_that_was_made_before(backe
         learner.set_weights({P: {each: -weight for each, weight in weights.items()}})
         found.append(learner.update(tiny_batch(seed=1))[P]["vf_loss"])
     assert found[0] == pytest.approx(found[1], abs=1e-5), "the values are those of weights that were replaced"
+
+
+NUMBERS = (0, 1, 2)
+CLOCKS = ("time/",)
+
+
+def _learners(backend: str) -> list[Learner]:
+    """Of different seeds and learning rates; minibatches are drawn at random."""
+    settings: dict[str, Any] = {
+        "compile": "auto",
+        "shuffle_batch_per_epoch": True,
+        "num_epochs": 2,
+        "grad_clip": 0.1,
+    }
+    found = [
+        tiny_learner(backend, ActorCriticLearner, lr=[[0, 0.01 * (n + 1)], [100, 0.001]], **settings)
+        for n in NUMBERS
+    ]
+    for n, learner in enumerate(found):
+        weights = learner.get_weights()
+        learner.set_weights(
+            {m: {name: each * (1.0 + 0.1 * n) for name, each in own.items()} for m, own in weights.items()}
+        )
+    return found
+
+
+def _update(learner: Learner, number: int) -> list[dict[str, float]]:
+    """The numbers of three updates, on rows of this learner's own; at the second there are fewer of some learners."""
+    return [
+        {
+            name: float(value)
+            for name, value in flatten(
+                learner.update(
+                    tiny_batch(rows, seed=10 * number + n),
+                    timesteps={"num_env_steps_sampled_lifetime": 40 * n},
+                )
+            ).items()
+            if not any(clock in name for clock in CLOCKS)
+        }
+        for n, rows in enumerate([24, 24 if number else 40, 24])
+    ]
+
+
+def _assert_equal(found: Sequence[dict[str, float]], alone: Sequence[dict[str, float]], words: str) -> None:
+    for n, (one, other) in enumerate(zip(found, alone, strict=True)):
+        assert one.keys() == other.keys(), words
+        for name, value in one.items():
+            np.testing.assert_allclose(
+                value, other[name], rtol=1e-5, atol=1e-5, err_msg=f"{words}, update {n}: {name}"
+            )
+
+
+def test_learners_in_one_program_are_each_what_they_are_alone(
+    backend: str, backend_info: BackendInfo
+) -> None:
+    """Parameters and metrics, with different weights, learning rates, rows and numbers of them."""
+    requires(backend_info, Capability.BATCHED_LEARNERS)
+    learners, alone = _learners(backend), _learners(backend)
+    batch = ProgramBatch(len(learners))
+    for learner in learners:
+        batch.join(learner)
+    found = batch.train([partial(_update, each, n) for n, each in enumerate(learners)])
+    for n, (learner, other) in enumerate(zip(learners, alone, strict=True)):
+        words = f"learner {n} of {len(learners)} in mode {learner.update_mode!r}"
+        assert "one after another" not in learner.update_mode, f"{words}: they do not run as one program"
+        _assert_equal(found[n], _update(other, n), words)
+        np.testing.assert_allclose(weights_of(learner), weights_of(other), rtol=0, atol=1e-5, err_msg=words)
 
 
 __all__ = [name for name in dir() if name.startswith("test_")]

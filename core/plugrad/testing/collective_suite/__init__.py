@@ -8,9 +8,5 @@ The whole test file of a collective's author:
 stopped or left waiting. A test that passes has proven the sentence of its docstring.
 """
 
-from plugrad.testing.collective_suite.contract import *  # noqa: F403
-from plugrad.testing.collective_suite.epochs import *  # noqa: F403
 from plugrad.testing.collective_suite.failures import *  # noqa: F403
-from plugrad.testing.collective_suite.faults import *  # noqa: F403
-from plugrad.testing.collective_suite.leftovers import *  # noqa: F403
 from plugrad.testing.collective_suite.sums import *  # noqa: F403

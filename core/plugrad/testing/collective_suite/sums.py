@@ -1,13 +1,15 @@
-"""Sums: those of numpy, for all the same."""
+"""What a collective says of itself, and its sums: those of numpy, for all the same."""
 
+import platform
 from collections.abc import Sequence
 from concurrent.futures import wait
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from plugrad.collective import Collective, Place
 from plugrad.testing import member_process
 from plugrad.testing.members import LONG_S, Members, answers
 from plugrad.types import Array
@@ -19,10 +21,31 @@ __all__ = [
     "test_answers_are_arrays_of_their_own",
     "test_arrays_of_every_layout_are_summed_and_not_changed",
     "test_each_process_counts_once",
+    "test_it_says_what_it_needs",
+    "test_it_says_where_it_can_be_used",
     "test_many_sums_in_a_row",
     "test_nobody_passes_a_barrier_alone",
     "test_the_sum_is_that_of_numpy",
 ]
+
+
+def test_it_says_where_it_can_be_used(collective_class: type[Collective]) -> None:
+    """`why_not` gives None or a sentence, of every place, without an error."""
+    machines = {platform.machine(), "x86_64", "aarch64", ""}
+    for processes, hosts, machine, gpus in product((1, 2, 64), (1, 3), sorted(machines), (0.0, 0.5, 1.0)):
+        place = Place(processes, hosts, machine, gpus)
+        reason = collective_class.why_not(place)
+        words = f"why_not({place}) gives {reason!r}: it must be None, or a reason in words with what to type instead"
+        assert reason is None or (isinstance(reason, str) and " " in reason.strip()), words
+
+
+def test_it_says_what_it_needs(collective_class: type[Collective]) -> None:
+    """`requires` is the name of a distribution or None, and `devices` a frozen set of names."""
+    requires, devices = collective_class.requires, collective_class.devices
+    assert requires is None or (isinstance(requires, str) and requires), f"requires is {requires!r}"
+    assert isinstance(devices, frozenset), f"devices is {devices!r}, not a frozenset"
+    assert all(isinstance(each, str) for each in devices), f"devices is {devices!r}, not names"
+
 
 SHAPES = [(), (1,), (0,), (3,), (7, 5), (2, 0, 3), (1031,), (3, 30_011)]
 DTYPES = ["float16", "float32", "float64", "uint8", "int32", "int64"]

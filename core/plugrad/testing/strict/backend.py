@@ -1,11 +1,13 @@
-"""The strict backend's answers to the backend hooks: the numpy backend's, with strict tensors."""
+"""The strict backend: the numpy backend's variables, modules and answers to hooks, with strict tensors."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
+from plugrad.batch import Rows
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
 from plugrad.hooks.backend_helpers import calling_lines
 from plugrad.hooks.backend_spec import BackendInfo, Operation, Program, Step
@@ -15,7 +17,7 @@ from plugrad.learner import Learner
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
-from plugrad.rl_module import RLModule
+from plugrad.rl_module import NetworkModule, RLModule
 from plugrad.testing import finite_differences
 from plugrad.testing.numpy_backend import (  # noqa: F401, answers of this backend too
     check_registered_optimizer,
@@ -25,31 +27,147 @@ from plugrad.testing.numpy_backend import (  # noqa: F401, answers of this backe
     set_optimizer_lr,
     wrap_module,
 )
-from plugrad.testing.numpy_variables import ArrayVariable
-from plugrad.testing.strict import recording
-from plugrad.testing.strict.connectors import watch_connectors
-from plugrad.testing.strict.dtypes import dtype_of_array
-from plugrad.testing.strict.hook_mappings import (  # noqa: F401, wrappers are this backend's too
+from plugrad.testing.numpy_module import ArrayVariable, FlatParameters, NumpyRLModule
+from plugrad.testing.strict import recording, refusal
+from plugrad.testing.strict.mappings import (  # noqa: F401, wrappers are this backend's too
     compute_losses,
     give_unordered,
     postprocess_gradients,
     postprocess_gradients_for_module,
+    unordered,
 )
-from plugrad.testing.strict.instead import NO_NUMBER
-from plugrad.testing.strict.mappings import unordered
-from plugrad.testing.strict.moved_numbers import remember_numbers
+from plugrad.testing.strict.ops import StrictOps
 from plugrad.testing.strict.probe import Probe, is_probing
-from plugrad.testing.strict.program import StrictLoop
-from plugrad.testing.strict.refusal import is_called_by_author, refuse
-from plugrad.testing.strict.tensor import StrictTensor, raw
-from plugrad.testing.strict.variables import (
-    OPS,
-    StrictNetwork,
-    StrictParameters,
-    StrictRLModule,
-    StrictVariable,
-)
-from plugrad.types import Array, ModuleID
+from plugrad.testing.strict.refusal import boundary, foreign_errors_refused, is_called_by_author, refuse
+from plugrad.testing.strict.tensor import NO_NUMBER, StrictTensor, dtype_of, dtype_of_array, raw
+from plugrad.testing.strict.watched_state import remember_numbers, watch_connectors
+from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
+
+OPS: Any = StrictOps()
+"""The one object that every learner has as `ops`."""
+
+
+class StrictVariable(ArrayVariable):
+    """A variable that reads as a strict tensor."""
+
+    def read(self) -> Any:
+        """The present value."""
+        return StrictTensor(self._value, self.dtype.name)
+
+    def assign(self, value: Any) -> None:
+        """See `ArrayVariable.assign`."""
+        super().assign(raw(value))
+
+    def place(self, value: Any) -> None:
+        """See `ArrayVariable.place`."""
+        super().place(raw(value))
+
+    def snapshot(self) -> Any:
+        """A copy."""
+        return StrictTensor(self._value.copy(), self.dtype.name)
+
+
+class StrictParameters(FlatParameters):
+    """The parameters of one optimizer, which read as a strict tensor."""
+
+    def read(self) -> Any:
+        """The flat vector [size]."""
+        return StrictTensor(
+            np.concatenate([raw(param.read()).reshape(-1) for param in self._params]), "float32"
+        )
+
+    def assign(self, value: Any) -> None:
+        """See `FlatParameters.assign`."""
+        super().assign(raw(value))
+
+    def place(self, flat: Any) -> None:
+        """See `FlatParameters.place`."""
+        super().place(raw(flat))
+
+    def numpy(self) -> Array:
+        """A copy, as stored."""
+        array: Array = raw(self.read()).astype(np.float32)
+        return array
+
+
+class StrictRLModule(NumpyRLModule, has_modes=False):
+    """A module that the strict backend trains: make `StrictVariable`s in `setup`, read them in `_forward`."""
+
+    framework: ClassVar[str] = "strict"
+    ops: ClassVar[Ops] = OPS
+
+
+class StrictNetwork(NetworkModule, StrictRLModule, has_modes=False):
+    """A neutral network as a module; arguments as of `NumpyNetwork`."""
+
+    def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
+        super().__init__(**spec.arguments())
+        self.network = network
+        self._weights = {name: StrictVariable(weight) for name, weight in weights.items()}
+
+    def named_weights(self) -> dict[str, ArrayVariable]:
+        """In the network's order."""
+        return dict(self._weights)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: weight.read() for name, weight in self._weights.items()}
+
+
+class StrictLoop(Program):
+    """One step per minibatch.
+
+    Args:
+        step: of the core.
+        probe: looks at the first step of each update.
+    """
+
+    def __init__(self, step: Step, probe: Probe) -> None:
+        super().__init__("none", "the strict backend, one step per minibatch")
+        self._step = step
+        self._probe = probe
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Tensor]:
+        """See `Program.run`.
+
+        Raises:
+            PortabilityError: the step relies on what not every backend does.
+        """
+        with np.errstate(all="ignore"):
+            self._probe.check(partial(self._run_step, columns, indices, 0), _shapes(columns, indices))
+            metrics = [self._run_step(columns, indices, n) for n in range(num_steps)]
+        means = {
+            name: np.mean([raw(each[name]) for each in metrics], dtype=np.float32) for name in metrics[0]
+        }
+        return unordered((name, StrictTensor(mean, "float32")) for name, mean in means.items())
+
+    @boundary
+    def _run_step(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], n: int
+    ) -> Mapping[str, Tensor]:
+        refusal.begin()
+        with recording.in_a_step(), foreign_errors_refused():
+            metrics = self._step(_minibatch(columns, indices, n))
+        refusal.check()
+        return metrics
+
+
+def _shapes(columns: ModuleBatches, indices: Mapping[ModuleID, Any]) -> Any:
+    sizes = ((module_id, rows.shape[1]) for module_id, rows in sorted(indices.items()))
+    shapes = ((m, name, each.shape[1:]) for m in sorted(columns) for name, each in sorted(columns[m].items()))
+    return tuple(sizes), tuple(shapes)
+
+
+def _minibatch(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], n: int) -> dict[ModuleID, Any]:
+    return unordered(
+        (module_id, Rows(module_id, columns[module_id], partial(_take, rows=raw(rows)[n])))
+        for module_id, rows in indices.items()
+    )
+
+
+def _take(column: StrictTensor, rows: Array) -> StrictTensor:
+    return StrictTensor(raw(column)[rows], dtype_of(column))
 
 
 @hookimpl

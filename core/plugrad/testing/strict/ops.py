@@ -10,14 +10,16 @@ from plugrad.errors import did_you_mean
 from plugrad.ops import RULES, Ops, Rule, Shape
 from plugrad.testing import numpy_loss_ops
 from plugrad.testing.strict import recording
-from plugrad.testing.strict.dtypes import KINDS, check_dtype, dtype_of_array
 from plugrad.testing.strict.refusal import authors_line, refuse
 from plugrad.testing.strict.tensor import (
+    KINDS,
     StrictTensor,
+    check_dtype,
     check_is_of_this_step,
     check_number,
     check_same_dtype,
     dtype_of,
+    dtype_of_array,
     made_at,
     raw,
 )

@@ -19,12 +19,17 @@ from plugrad.learner import Learner
 from plugrad.ops import Variable
 from plugrad.testing.strict import recording
 from plugrad.testing.strict.mappings import IsReversed, iterated
-from plugrad.testing.strict.moved_numbers import moved_floats, numbers_moved
 from plugrad.testing.strict.refusal import is_authors, refuse
 from plugrad.testing.strict.tensor import raw
-from plugrad.testing.strict.trace import Event, Trace, changed_value, first_difference, parting_line
-from plugrad.testing.strict.tracer import LineTracer
-from plugrad.testing.strict.watched_state import RANDOM, State, WatchedState
+from plugrad.testing.strict.trace import (
+    Event,
+    LineTracer,
+    Trace,
+    changed_value,
+    first_difference,
+    parting_line,
+)
+from plugrad.testing.strict.watched_state import RANDOM, State, WatchedState, moved_floats, numbers_moved
 from plugrad.types import Array
 
 Run = Callable[[], Mapping[str, Any]]

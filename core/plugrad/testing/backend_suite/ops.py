@@ -1,6 +1,9 @@
-"""Every op against the numpy oracle: values, gradients, kinks, extremes; alone and in one program."""
+"""Hooks, ops and tensors: is everything there, with the values and gradients of numpy, alone and in one program?"""
 
+import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,12 +11,116 @@ import pytest
 
 from plugrad import numpy_ops
 from plugrad.hooks.backend_spec import BackendInfo, Capability
-from plugrad.ops import Ops
+from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, implementations, specifications
+from plugrad.hooks.registry import load_backend
+from plugrad.learner.learner import CORE
+from plugrad.ops import Ops, Shape
 from plugrad.testing.backend_probe import BackendProbe, leaves, weighted_sum
 from plugrad.testing.finite_differences import central_differences
 from plugrad.testing.fixtures import requires
 from plugrad.testing.op_cases import ARRAYS, CASES, EXACT, EXTREMES, KINKS, LOGITS, Case, extremes, inputs
+from plugrad.testing.tiny_learners import tiny_learner
 from plugrad.types import Array
+
+_WITH_DEFAULT = {hook for plugin in CORE for hook in implementations(plugin)}
+REQUIRED = [hook for hook in specifications(BACKEND_SPECIFICATIONS) if hook not in _WITH_DEFAULT]
+DECLARED = {Capability.FUSED_STEP: "apply_gradients", Capability.FRAMEWORK_OPTIMIZERS: "wrap_optimizer"}
+"""Hooks that the core answers too: who declares this capability has an answer of its own."""
+OPS = {name: function for name, function in vars(Ops).items() if not name.startswith("_")}
+PLAIN = (int, str, Shape, Sequence[int])
+"""Types of arguments that are no tensors."""
+
+
+@pytest.mark.parametrize("hook", REQUIRED)
+def test_backend_answers_every_hook_that_has_no_default(backend: str, hook: str) -> None:
+    """Each hook of a backend that the core does not answer itself is answered."""
+    missing = f"backend {backend!r} does not answer the hook {hook!r}: see docs/hooks.md"
+    assert hook in implementations(load_backend(backend)), missing
+
+
+@pytest.mark.parametrize("capability", DECLARED)
+def test_backend_answers_what_it_declares(
+    backend: str, backend_info: BackendInfo, capability: Capability
+) -> None:
+    """A capability that means a hook comes with that hook."""
+    requires(backend_info, capability)
+    hook = DECLARED[capability]
+    missing = f"backend {backend!r} declares {str(capability)!r} and does not answer the hook {hook!r}"
+    assert hook in implementations(load_backend(backend)), missing
+
+
+def test_backend_info_is_that_of_the_entry_point(backend: str, backend_info: BackendInfo) -> None:
+    """Name, version and devices are there, and a learner runs on the first device."""
+    assert backend_info.name == backend, (
+        f"backend_info() says {backend_info.name!r}, the entry point {backend!r}"
+    )
+    assert backend_info.version
+    assert backend_info.devices, f"backend {backend!r} names no device: at least ('cpu',)"
+    assert tiny_learner(backend).device == backend_info.devices[0]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_backend_has_every_op_with_the_arguments_of_the_protocol(backend: str, op: str) -> None:
+    """Tensors by position, all else by position or by its name in `Ops`, or left out if it has a default there."""
+    expected, ops = _parameters(OPS[op]), _namespace(backend)
+    words = f"its arguments are ({', '.join(map(str, expected))})"
+    assert hasattr(ops, op), f"backend {backend!r} has no op {op!r}: {words}"
+    signature = _signature(getattr(ops, op))
+    for by_position in range(_num_tensors(expected), len(expected) + 1):
+        call = _call(expected, by_position)
+        wrong = f"op {op!r} of backend {backend!r} does not take {op}{call}: {words}, found {signature}"
+        assert signature is None or _takes(signature, expected, by_position), wrong
+
+
+@cache
+def _namespace(backend: str) -> Ops:
+    """What the hook `ops` gives, asked as at build but of no learner: with an op missing none might be built."""
+    implementation = load_backend(backend).implementation
+    learner = SimpleNamespace(device=implementation.backend_info().devices[0])
+    hook = implementations(load_backend(backend))["ops"]
+    wanted = inspect.signature(hook).parameters
+    namespace: Ops = hook(learner) if wanted else hook()
+    return namespace
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())[1:]  # without self
+
+
+def _num_tensors(parameters: Sequence[inspect.Parameter]) -> int:
+    """How many come first whose names are the backend's own: tensors, trees of them, and the function of a scan."""
+    others = (n for n, each in enumerate(parameters) if _is_optional(each) or each.annotation in PLAIN)
+    return next(others, len(parameters))
+
+
+def _is_optional(parameter: inspect.Parameter) -> bool:
+    return parameter.default is not parameter.empty
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """None where Python does not know it, as of some functions in C: then only calls show what it takes."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
+
+
+def _call(expected: Sequence[inspect.Parameter], by_position: int) -> str:
+    first, rest = expected[:by_position], expected[by_position:]
+    return f"({', '.join([each.name for each in first] + [f'{each.name}=...' for each in rest])})"
+
+
+def _takes(signature: inspect.Signature, expected: Sequence[inspect.Parameter], by_position: int) -> bool:
+    """Whether such a call is taken, and an argument that is given by position is the one of this name."""
+    names = [each.name for each in expected]
+    try:
+        signature.bind(*(each.name for each in expected if not _is_optional(each)))
+        bound = signature.bind(*names[:by_position], **{name: name for name in names[by_position:]})
+    except TypeError:
+        return False
+    own = {each.name for each in expected[_num_tensors(expected) :]} & set(signature.parameters)
+    return all(bound.arguments.get(name) == name for name in own)
+
 
 SMOOTH = [case for case in CASES if case.differentiable]
 SHAPES = [(1, 1), (3, 4), (4, 2)]
@@ -215,6 +322,58 @@ def test_shape_is_of_plain_ints(ops: Ops) -> None:
     assert shape == (2, 1, 3)
     assert isinstance(shape, tuple)
     assert {type(length) for length in shape} == {int}
+
+
+def test_batches_cross_and_come_back(backend: str) -> None:
+    """Nested dicts of arrays; floats of any width are float32 when they are back, the rest is what it was."""
+    learner, rng = tiny_learner(backend), np.random.default_rng(0)
+    batch: dict[str, dict[str, Any]] = {
+        "a": {
+            "float64": rng.normal(size=(3, 2)),
+            "int64": np.arange(3),
+            "uint8": np.arange(3, dtype=np.uint8),
+        },
+        "b": {"float32": np.ones((), np.float32), "bool": np.array([True, False]), "empty": np.zeros((0, 2))},
+    }
+    back = learner._convert_to_numpy(learner._convert_batch_type(batch))
+    for module_id, columns in batch.items():
+        for column, array in columns.items():
+            found = back[module_id][column]
+            assert isinstance(found, np.ndarray | np.generic), (
+                f"{column}: convert_to_numpy gives {type(found)}"
+            )
+            assert found.dtype.kind == array.dtype.kind, f"{column} came back as {found.dtype}"
+            np.testing.assert_array_equal(np.asarray(found, np.float32), np.asarray(array, np.float32))
+
+
+@pytest.mark.filterwarnings("error")
+def test_batches_of_every_layout_are_good(backend: str) -> None:
+    """Read-only, reversed, transposed and strided arrays are good batches; and a batch is never written to."""
+    array = np.arange(12.0, dtype=np.float32).reshape(4, 3)
+    array.flags.writeable = False
+    layouts = {"plain": array, "reversed": array[::-1], "transposed": array.T, "strided": array[::2]}
+    learner = tiny_learner(backend)
+    found = learner._convert_to_numpy(learner._convert_batch_type(layouts))
+    for name, layout in layouts.items():
+        np.testing.assert_array_equal(found[name], layout, err_msg=name)
+        found[name] = found[name] + 1.0
+    np.testing.assert_array_equal(array, np.arange(12.0).reshape(4, 3))
+
+
+@pytest.mark.parametrize("value", [0.5, 3, True, np.arange(3.0), np.arange(3)], ids=str)
+def test_variables_keep_their_place_and_give_copies(backend: str, value: Any) -> None:
+    """`read` follows `assign`; `snapshot` and `numpy` are copies; floats are float32, ints int32, unless told."""
+    learner = tiny_learner(backend)
+    variable = learner._get_tensor_variable(value)
+    kinds = {"f": "float32", "i": "int32", "b": "bool"}
+    assert str(variable.numpy().dtype) == kinds[np.asarray(value).dtype.kind]
+    first, copy = variable.snapshot(), variable.numpy()
+    variable.assign(np.zeros_like(value))
+    np.testing.assert_array_equal(learner._convert_to_numpy(variable.read()), np.zeros_like(value))
+    np.testing.assert_array_equal(copy, value, err_msg="numpy() is a view of the live buffer")
+    variable.assign(first)
+    np.testing.assert_array_equal(variable.numpy(), value, err_msg="snapshot() is a view of the live buffer")
+    assert str(learner._get_tensor_variable(1, "float32").numpy().dtype) == "float32"
 
 
 __all__ = [name for name in dir() if name.startswith("test_")]
