@@ -5,8 +5,10 @@ import logging
 import numpy as np
 import pytest
 from learning import ppo_batch, ppo_config, weights
+from test_module_modes import built as built_module
+from test_module_modes import own_module
 
-from plugrad import hookimpl
+from plugrad import DEFAULT_MODULE_ID, hookimpl
 from plugrad.hooks.backend_helpers import MOST_WIDTHS
 
 COMPILING = "compiling the update for"
@@ -86,3 +88,31 @@ def test_jax_keeps_the_programs_of_the_last_sizes_alone():
         learner.update(ppo_batch(n))
     (prepared,) = learner._update_run._programs._made.values()
     assert [*prepared.program._of_widths] == [(n,) for n in range(4, 4 + MOST_WIDTHS)]
+
+
+@pytest.mark.costly("torch", "tf2", "jax")
+def test_no_row_of_padding_reaches_the_statistics_of_a_batch_norm(backend):
+    mode = "auto" if backend == "torch" else "complete_update"
+    cls = own_module(backend)
+    learners = []
+    for compiled in (mode, "none"):
+        config = ppo_config(backend, minibatch_size=None).framework(backend, compile=compiled)
+        learner = config.get_learner_class()(config=config, module=built_module(backend, cls))
+        learner.build()
+        learners.append(learner)
+    learner, eager = learners
+    for n in (5, 7):
+        eager.set_state(learner.get_state())
+        learner.update(ppo_batch(n, seed=n))
+        eager.update(ppo_batch(n, seed=n))
+        found, expected = (statistics(each) for each in (learner, eager))
+        assert found.keys() == expected.keys()
+        assert found
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-6, err_msg=name)
+
+
+def statistics(learner):
+    """The running means and variances of the module."""
+    state = learner.module[DEFAULT_MODULE_ID].get_state()
+    return {name: value for name, value in state.items() if "mean" in name or "var" in name}

@@ -168,7 +168,9 @@ class _Item(_Place):
             value = self.owner[self.name]
         except LookupError:
             return _ABSENT
-        if not isinstance(value, np.ndarray) or value.dtype == object:
+        if (
+            type(value) is not np.ndarray or value.dtype == object
+        ):  # other classes of arrays may raise anything
             return value
         return value.tobytes() if value.nbytes <= _MOST_BYTES else id(value)
 
@@ -180,7 +182,7 @@ class _Attribute(_Place):
         """See `_Place.read`."""
         try:
             return getattr(self.owner, self.name)
-        except (AttributeError, ValueError):  # an empty cell
+        except Exception:  # an empty cell, or an attribute that raises whatever it likes
             return _ABSENT
 
 
