@@ -58,9 +58,9 @@ PARENTS = {
 
 
 def every_error() -> dict[str, type[PlugradError]]:
-    """Those of `plugrad.errors` and of rooms that have their own."""
-    rooms = (errors, plugrad.learner.update.optimizers)
-    classes = [each for room in rooms for each in vars(room).values() if inspect.isclass(each)]
+    """Those of `plugrad.errors` and of modules that have their own."""
+    modules = (errors, plugrad.learner.update.optimizers)
+    classes = [each for module in modules for each in vars(module).values() if inspect.isclass(each)]
     found = {each.__name__: each for each in classes if issubclass(each, PlugradError)}
     del found["PlugradError"]
     return found

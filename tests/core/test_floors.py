@@ -1,4 +1,4 @@
-"""The floors of ARCHITECTURE.md: a room imports rooms of its own floor and of lower ones, and there is no circle."""
+"""The layers of ARCHITECTURE.md: a package of core imports those of its own layer and of lower ones, in no circle."""
 
 import ast
 import re
@@ -18,9 +18,9 @@ PACKAGES = sorted(
 )
 PAGE = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
 TOP = "__init__"
-"""The room of what a package itself exports, such as `plugrad.Learner`."""
+"""The subpackage of what a package itself exports, such as `plugrad.Learner`."""
 BESIDE, ABOVE = 8, 9
-"""Floors of the rooms that the table has beside the others, and of `plugrad/__init__`."""
+"""Layers of the subpackages that the table has beside the others, and of `plugrad/__init__`."""
 NOT_COUNTED = ("moved", "templates", "__main__", "__main__.py")
 """Import paths of before; code of other distributions, which `plugrad new-plugin` copies; `python -m plugrad`."""
 MOST_LOOSE_FILES = 21
@@ -38,21 +38,21 @@ BUILDS_ON = {
 }
 """Algorithms that are another one with a term more or less: `{package: the one whose exported names it may use}`."""
 Edges = dict[tuple[str, str], list[str]]
-"""`{(room, room that it imports): ["file:line"]}`."""
+"""`{(subpackage, subpackage that it imports): ["file:line"]}`."""
 
 
-def floors(page: str) -> dict[str, int]:
-    """`{room of core: floor}`, from the table of ARCHITECTURE.md."""
+def layers(page: str) -> dict[str, int]:
+    """`{subpackage of core: layer}`, from the table of ARCHITECTURE.md."""
     rows = re.findall(r"^\| (\d|beside) \| (.+?) \|", page, re.MULTILINE)
     found = {
-        room: BESIDE if floor == "beside" else int(floor)
-        for floor, rooms in rows
-        for room in re.findall(r"`(\w+)`", rooms)
+        subpackage: BESIDE if layer == "beside" else int(layer)
+        for layer, subpackages in rows
+        for subpackage in re.findall(r"`(\w+)`", subpackages)
     }
     return {**found, TOP: ABOVE}
 
 
-def rooms_in(package: Path) -> set[str]:
+def subpackages_in(package: Path) -> set[str]:
     """Folders with code, and top-level files."""
     found = {each.parent.name for each in package.glob("*/*.py")} | {
         each.stem for each in package.glob("*.py")
@@ -61,18 +61,18 @@ def rooms_in(package: Path) -> set[str]:
 
 
 def imports(package: Path) -> Edges:
-    """Which rooms of a package import which: at the top, within functions, and for annotations only."""
+    """Which subpackages of a package import which: at the top, within functions, and for annotations only."""
     edges: Edges = {}
-    rooms = rooms_in(package)
+    subpackages = subpackages_in(package)
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package)
         if not {*NOT_COUNTED}.isdisjoint(place.parts):
             continue
         own = place.parts[0].removesuffix(".py")
         for module, line in imported(path):
-            room = room_of(module, package.name, rooms)
-            if room not in (None, own):
-                edges.setdefault((own, str(room)), []).append(f"{place}:{line}")
+            subpackage = subpackage_of(module, package.name, subpackages)
+            if subpackage not in (None, own):
+                edges.setdefault((own, str(subpackage)), []).append(f"{place}:{line}")
     return edges
 
 
@@ -86,19 +86,19 @@ def imported(path: Path) -> Iterator[tuple[str, int]]:
             yield from ((f"{node.module}.{each.name}", node.lineno) for each in node.names)
 
 
-def room_of(module: str, package: str, rooms: set[str]) -> str | None:
-    """The room that an imported name is in; None for a name of another package."""
+def subpackage_of(module: str, package: str, subpackages: set[str]) -> str | None:
+    """The subpackage that an imported name is in; None for a name of another package."""
     first, *rest = module.split(".")
     if first != package:
         return None
-    return rest[0] if rest and rest[0] in rooms else TOP
+    return rest[0] if rest and rest[0] in subpackages else TOP
 
 
 def circle(edges: Edges) -> list[str]:
     """Rooms that import each other in a circle, the first one again at the end; empty if there is none."""
     graph: dict[str, set[str]] = {}
-    for importer, room in edges:
-        graph.setdefault(importer, set()).add(room)
+    for importer, subpackage in edges:
+        graph.setdefault(importer, set()).add(subpackage)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -106,25 +106,25 @@ def circle(edges: Edges) -> list[str]:
     return []
 
 
-def arrows_upwards(edges: Edges, floor: dict[str, int]) -> dict[str, list[str]]:
-    """`{"room -> higher room": where}`."""
+def arrows_upwards(edges: Edges, layer: dict[str, int]) -> dict[str, list[str]]:
+    """`{"subpackage -> higher subpackage": where}`."""
     return {
-        f"{importer} -> {room}": where
-        for (importer, room), where in edges.items()
-        if floor[importer] < floor[room]
+        f"{importer} -> {subpackage}": where
+        for (importer, subpackage), where in edges.items()
+        if layer[importer] < layer[subpackage]
     }
 
 
-def test_the_table_has_every_room_of_the_core_and_no_other():
-    assert set(floors(PAGE)) - {*NOT_COUNTED} == rooms_in(CORE)
+def test_the_table_has_every_subpackage_of_the_core_and_no_other():
+    assert set(layers(PAGE)) - {*NOT_COUNTED} == subpackages_in(CORE)
 
 
-def test_no_room_of_the_core_imports_a_higher_one():
-    assert arrows_upwards(imports(CORE), floors(PAGE)) == {}
+def test_no_subpackage_of_the_core_imports_a_higher_one():
+    assert arrows_upwards(imports(CORE), layers(PAGE)) == {}
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_no_rooms_import_each_other_in_a_circle(package):
+def test_no_subpackages_import_each_other_in_a_circle(package):
     edges = imports(package)
     assert circle(edges) == [], edges
 
@@ -151,7 +151,7 @@ def is_built_on(package: str, name: str) -> bool:
 
 
 def test_rllibs_older_names_are_known_to_the_top_alone():
-    importers = {importer for importer, room in imports(CORE) if room == "legacy"}
+    importers = {importer for importer, subpackage in imports(CORE) if subpackage == "legacy"}
     assert importers == {TOP}
     quoted = [
         str(path.relative_to(CORE))
@@ -168,7 +168,7 @@ def test_few_files_of_the_core_are_in_no_folder():
 # --- the tests above can fail -----------------------------------------------------------------------------------------
 
 TABLE = """
-| floor | rooms | job |
+| layer | subpackages | job |
 | --- | --- | --- |
 | 2 | `attic` | |
 | 1 | `kitchen`, `hall` | |
@@ -203,7 +203,7 @@ def test_a_sound_house_has_neither_circle_nor_arrow(tmp_path):
         ("kitchen", "cellar"): ["kitchen.py:2"],
     }
     assert circle(edges) == []
-    assert arrows_upwards(edges, floors(TABLE)) == {}
+    assert arrows_upwards(edges, layers(TABLE)) == {}
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_a_sound_house_has_neither_circle_nor_arrow(tmp_path):
         "def cook():\n    from house import hall",
     ],
 )
-def test_a_planted_circle_on_one_floor_is_found(tmp_path, code):
+def test_a_planted_circle_on_one_layer_is_found(tmp_path, code):
     edges = house(tmp_path, kitchen=code)
     assert set(circle(edges)) == {"hall", "kitchen"}
-    assert arrows_upwards(edges, floors(TABLE)) == {}
+    assert arrows_upwards(edges, layers(TABLE)) == {}
 
 
 @pytest.mark.parametrize(
-    ("code", "room"),
+    ("code", "subpackage"),
     [
         ("from house.attic.box import Box", "attic"),
         ("from house import Box", TOP),
@@ -229,9 +229,9 @@ def test_a_planted_circle_on_one_floor_is_found(tmp_path, code):
         ("def find():\n    from house import attic", "attic"),
     ],
 )
-def test_a_planted_arrow_upwards_is_found(tmp_path, code, room):
+def test_a_planted_arrow_upwards_is_found(tmp_path, code, subpackage):
     edges = house(tmp_path, cellar=code)
-    assert list(arrows_upwards(edges, floors(TABLE))) == [f"cellar -> {room}"]
+    assert list(arrows_upwards(edges, layers(TABLE))) == [f"cellar -> {subpackage}"]
 
 
 def test_no_file_is_too_long_to_read() -> None:

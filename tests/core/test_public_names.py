@@ -20,7 +20,7 @@ STRANGERS = Path(__file__).parents[1] / "author"
 PLUGINS = Path(__file__).parents[2] / "plugins"
 OURS = ("plugrad_sac", "plugrad_offline", "plugrad_bc", "plugrad_impala")
 """Plugins of ours that import what a stranger's may import."""
-ROOMS = (
+PACKAGES = (
     "plugrad.batch",
     "plugrad.collective",
     "plugrad.config",
@@ -70,13 +70,13 @@ def overridable(cls: type) -> set[str]:
     return {name for name in dir(cls) if not name.startswith("_")} | own
 
 
-def names_of(room: ModuleType) -> set[str]:
-    """Those of `__all__`, else what the room itself defines; of a suite its tests."""
-    if hasattr(room, "__all__"):
-        return set(room.__all__)
-    tree = ast.parse(Path(str(room.__file__)).read_text())
+def names_of(package: ModuleType) -> set[str]:
+    """Those of `__all__`, else what the package itself defines; of a suite its tests."""
+    if hasattr(package, "__all__"):
+        return set(package.__all__)
+    tree = ast.parse(Path(str(package.__file__)).read_text())
     names = {name for node in tree.body for name in _defined(node)} or {
-        each for each in dir(room) if each.startswith("test_")
+        each for each in dir(package) if each.startswith("test_")
     }
     return {name for name in names if not name.startswith("_")}
 
@@ -108,7 +108,7 @@ def public_names() -> str:
         "OfflineConfig.fields()": plugrad.OfflineConfig.fields(),
         "DQNConfig.fields()": plugrad.get_algorithm("dqn").fields(),
         "RLModule": overridable(plugrad.RLModule),
-        **{room: names_of(import_module(room)) for room in ROOMS},
+        **{package: names_of(import_module(package)) for package in PACKAGES},
     }
     return "".join(f"{where}: {name}\n" for where, names in sections.items() for name in sorted(names))
 
@@ -139,7 +139,7 @@ def used_names(tree: ast.Module) -> Iterator[str]:
     "path", sorted(STRANGERS.glob("plugrad-*/**/*.py")), ids=lambda path: str(path.relative_to(STRANGERS))
 )
 def test_a_strangers_plugin_uses_public_names_only(path):
-    whole = {f"{room}: *" for room in ROOMS}
+    whole = {f"{package}: *" for package in PACKAGES}
     used = set(used_names(ast.parse(path.read_text())))
     assert used - whole - set(SNAPSHOT.read_text().splitlines()) == set()
 
@@ -150,9 +150,9 @@ def test_a_strangers_plugin_uses_public_names_only(path):
     ids=lambda path: str(path.relative_to(PLUGINS)),
 )
 def test_a_plugin_of_ours_uses_no_other_names_than_a_strangers_can(path):
-    rooms = {f"plugrad: {room.removeprefix('plugrad.')}" for room in ROOMS}
+    packages = {f"plugrad: {package.removeprefix('plugrad.')}" for package in PACKAGES}
     used = {each for each in used_names(ast.parse(path.read_text())) if not each.startswith("RLModule: ")}
-    assert used - rooms - set(SNAPSHOT.read_text().splitlines()) == set()
+    assert used - packages - set(SNAPSHOT.read_text().splitlines()) == set()
 
 
 def test_names_are_loaded_from_where_type_checkers_see_them():

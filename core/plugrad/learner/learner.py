@@ -107,8 +107,8 @@ from plugrad.types import (
 )
 
 CORE = tuple(
-    Plugin("core", room.__name__.split(".")[-1], room)
-    for room in (default_hooks, optimizer_registry, data_parallel, step)
+    Plugin("core", file.__name__.split(".")[-1], file)
+    for file in (default_hooks, optimizer_registry, data_parallel, step)
 )
 
 Given = ParamSpec("Given")
