@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
-from plugrad.action_rows import action_parts, is_structured
+from plugrad.action_rows import action_parts, is_structured, leaves
 from plugrad.errors import SpaceMismatchError
 from plugrad.observations.layout import row_parts, row_space, stored_space
 from plugrad.types import Array
 
 Name = Literal["observation_space", "action_space"]
+NAMES: tuple[Name, Name] = ("observation_space", "action_space")
 
 
 def check_fit(
@@ -29,6 +30,7 @@ def check_fit(
     to_type: str,
     whatever_bounds: bool = False,
     rows_of: Literal["asked", "found"] | None = None,
+    of_other_order: str | None = None,
 ) -> None:
     """Refuse a space whose rows cannot be read as those of another.
 
@@ -41,9 +43,11 @@ def check_fit(
         whatever_bounds: accept other bounds.
         rows_of: which side may be the Box of the other's flattened rows, whose order is that of the other's keys: older
             checkpoints and recordings name no keys. None: neither, a Box is no Dict.
+        of_other_order: what helps if the parts have another order; None: whoever reads the rows brings them into
+            order.
 
     Raises:
-        SpaceMismatchError: names every part that differs by its path, with both sides.
+        SpaceMismatchError: names every part that differs by its path, with both sides; or the orders of both.
     """
     different = [*_differences(asked, found, "", name == "action_space", whatever_bounds)]
     if different and name == "observation_space" and rows_of is not None:
@@ -64,6 +68,19 @@ def check_fit(
             expected=asked,
             found=found,
         )
+    if of_other_order is not None and row_order(name, asked, found) is not None:
+        raise SpaceMismatchError(
+            f"{where}: the parts of the {name}s have another order: {_order(asked)} asked, {_order(found)} found. "
+            f"{of_other_order}",
+            field=name,
+            expected=asked,
+            found=found,
+        )
+
+
+def _order(space: Space[Any]) -> str:
+    """The parts of a space, in the order of a row."""
+    return ", ".join(path for path, _ in leaves(space))
 
 
 _MOST_SHOWN = 5

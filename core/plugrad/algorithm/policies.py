@@ -10,19 +10,21 @@ from typing import Any
 import gymnasium as gym
 
 from plugrad.checkpoint import Checkpoint
+from plugrad.config.module_specs import spaces_of
 from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group.acting_learner import ActingLearner
 from plugrad.learner import Learner
-from plugrad.learner.acting.actor import make_policy, only_module_id, reads_environment
+from plugrad.learner.acting.actor import env_module_id, make_policy, only_module_id, reads_environment
 from plugrad.learner.acting.env_runner_policies import (
     AnyEnvRunner,
     ModulePolicies,
     acting_module_ids,
     observation_normalizers,
 )
+from plugrad.learner.modules.build import with_spaces
 from plugrad.learner.state.checkpoint import as_checkpoint_error
 from plugrad.learner.state.saved_spaces import check_spaces
 from plugrad.observations import model_space
@@ -66,7 +68,9 @@ class ActingAlgorithm:
 
     def _make_training_env_runner(self) -> AnyEnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
-            return self._make_env_runner(ModulePolicies(self._acting.get_synced), seed=self.config.seed)
+            return ModulePolicies(self._acting.get_synced).make_env_runner(
+                self.config, seed=self.config.seed, normalizers=self._make_normalizers(self.config)
+            )
         acting = self._acting
         return RemoteEnvRunners(
             self.config,
@@ -189,7 +193,7 @@ class ActingAlgorithm:
         spaces = {each: space for each, space in self._env_observation_spaces.items() if each in loaded}
         with as_checkpoint_error(checkpoint):
             allowed = self.config.allow_other_bounds
-            check_spaces(self.config, checkpoint, spaces, allow_other_bounds=allowed)
+            check_spaces(self.config, checkpoint, spaces, module_ids=modules, allow_other_bounds=allowed)
         states = several or ({} if one is None else dict.fromkeys(modules, one))
         states = {each: state for each, state in states.items() if each in modules}
         missing = [each for each in modules if each in self._normalizers and each not in states]
@@ -215,12 +219,6 @@ class ActingAlgorithm:
         with as_checkpoint_error(checkpoint):
             self._check_statistics(statistics)
         return statistics
-
-    def _make_env_runner(
-        self, policies: ModulePolicies, *, seed: int | None = None, **changes: Any
-    ) -> AnyEnvRunner:
-        config = self.config.env_runners(**changes) if changes else self.config
-        return policies.make_env_runner(config, seed=seed, normalizers=self._make_normalizers(config))
 
     def _make_normalizers(self, config: Any) -> dict[ModuleID, ObservationNormalizer]:
         return observation_normalizers(config, self._acting_module_ids, ObservationNormalizer)
@@ -398,8 +396,16 @@ class ActingAlgorithm:
         policies = ModulePolicies(
             self._acting.get_synced, explore=explore, seed=env_seed, normalizers=self._normalizers
         )
-        changes = {**evaluation_settings(self.config), "normalize_observations": False}
-        with closing(self._make_env_runner(policies, **changes)) as runner:
+        config = self.config.env_runners(**evaluation_settings(self.config), normalize_observations=False)
+        if self.config.normalize_observations:  # the config's spaces are those of normalised observations
+            seen = {each: model_space(space) for each, space in self._env_observation_spaces.items()}
+            if self._is_multi_agent:
+                config = with_spaces(
+                    config, spaces={each: (space, spaces_of(config, each)[1]) for each, space in seen.items()}
+                )
+            else:
+                config = config.changed(observation_space=seen[env_module_id(self._learner.module)])
+        with closing(policies.make_env_runner(config)) as runner:
             limit = self.config.evaluation_max_episode_steps
             return runner, sample_episodes(runner, num_episodes=num_episodes, seed=env_seed, max_steps=limit)
 

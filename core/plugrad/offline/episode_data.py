@@ -10,7 +10,7 @@ from plugrad.batch.recurrent_state import STATE_COLUMNS
 from plugrad.deprecation import renamed
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
-from plugrad.spaces import check_fit, row_order
+from plugrad.spaces import NAMES, check_fit, row_order
 from plugrad.types import Array
 
 
@@ -54,12 +54,11 @@ class EpisodeData:
             SpaceMismatchError: the spaces do not fit (`plugrad.spaces`).
             BatchError: the episodes have columns whose order depends on that of the actions.
         """
-        asked = {"observation_space": observation_space, "action_space": action_space}
         orders = {}
-        for name, space in asked.items():
+        for name, space in zip(NAMES, (observation_space, action_space), strict=True):
             found = getattr(self, name)
             check_fit(
-                name,  # type: ignore[arg-type]
+                name,
                 space,
                 found,
                 where=where,
@@ -67,8 +66,12 @@ class EpisodeData:
                 whatever_bounds=allow_other_bounds,
                 rows_of="found",
             )
-            orders[name] = row_order(name, space, found)  # type: ignore[arg-type]
-        return EpisodeData(episodes=[_reordered(each, where, **orders) for each in self.episodes], **asked)
+            orders[name] = row_order(name, space, found)
+        return EpisodeData(
+            episodes=[_reordered(each, where, **orders) for each in self.episodes],
+            observation_space=observation_space,
+            action_space=action_space,
+        )
 
     def concat(self, other: "EpisodeData", *, where: str, allow_other_bounds: bool = False) -> "EpisodeData":
         """The episodes of both. Those of the other have their parts in the order of this one's spaces.

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.errors import ConfigError, RestoreMismatchError, SpaceMismatchError
+from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.observations import model_space, stored_space
 from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import random_action_sampler
@@ -29,7 +29,7 @@ from plugrad.sampling.seen_observations import SeenObservations
 from plugrad.sampling.settings import SamplingConfig, restart_entropy, steps_per_env
 from plugrad.sampling.vector_envs import VectorEnvs
 from plugrad.sampling.vectorization import make_vector_envs
-from plugrad.spaces import check_fit, row_order
+from plugrad.spaces import NAMES, check_fit
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -375,28 +375,20 @@ def _check_normalizes(state: Any, here: Any, part: str, setting: str) -> None:
 
 def _check_spaces(config: SamplingConfig, envs: VectorEnvs, observation_space: Space[Any]) -> None:
     """Refuse an environment whose spaces do not fit those of the settings, for which modules are built."""
-    found = {"observation_space": observation_space, "action_space": envs.action_space}
-    for name, space in found.items():
+    for name, space in zip(NAMES, (observation_space, envs.action_space), strict=True):
         asked = getattr(config, name, None)
         if asked is None:
             continue
         if name == "observation_space":
             asked = model_space(asked, normalized=config.normalize_observations)
-        where = f"the settings, such as those of a checkpoint (asked), and environment {envs.name} (found)"
         check_fit(
-            name,  # type: ignore[arg-type]
+            name,
             asked,
             space,
-            where=where,
+            where=f"the settings, such as those of a checkpoint (asked), and environment {envs.name} (found)",
             to_type=f"Give an environment of the same spaces, or leave out {name} in .environment(...)",
             whatever_bounds=getattr(config, "allow_other_bounds", False),
             rows_of="asked",
+            of_other_order=f"vectorization_mode={config.vectorization_mode!r} makes rows in the environment's: use "
+            '"sync" or "async"',
         )
-        if row_order(name, asked, space) is not None:  # type: ignore[arg-type]
-            raise SpaceMismatchError(
-                f"{where}: the parts of the {name}s have another order, and vectorization_mode="
-                f'{config.vectorization_mode!r} makes rows in the environment\'s: use "sync" or "async"',
-                field=name,
-                expected=asked,
-                found=space,
-            )

@@ -20,7 +20,7 @@ from plugrad.sampling.mask_sources import with_mask_in_info
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, has_many_agents
 from plugrad.sampling.multi_agent.module_mapping import MultiAgentConfig
-from plugrad.sampling.multi_agent.module_spaces import agent_spaces, agents_of_modules, spaces_of_modules
+from plugrad.sampling.multi_agent.module_spaces import agents_of_modules, spaces_for_module, spaces_of_modules
 from plugrad.sampling.named_envs import env_name, import_attribute, make_named
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.settings import EnvSource
@@ -274,13 +274,17 @@ def get_env_observation_spaces(config: MultiAgentConfig) -> dict[ModuleID, Space
         config: an `AlgorithmConfig`.
 
     Returns:
-        `{module_id: space}` of the modules of `get_module_spaces`, without action masks.
+        `{module_id: space}` of the modules of `get_module_spaces`, without action masks. The keys of Dicts have the
+        order of the module's space.
 
     Raises:
         ConfigError: see `get_module_spaces`.
     """
     with closing(make_multi_agent_env(config.env, config.env_config)) as env:
-        return {each: agent_spaces(env, agent)[0] for each, agent in agents_of_modules(env, config).items()}
+        return {
+            module_id: spaces_for_module(env, agent, module_id, config)[0]
+            for module_id, agent in agents_of_modules(env, config).items()
+        }
 
 
 def _multi_agent_env_name(env: object, created: Any) -> str:

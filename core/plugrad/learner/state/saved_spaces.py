@@ -1,19 +1,29 @@
 """The spaces that a checkpoint was trained in, beside those of whoever opens it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 from plugrad.checkpoint import Checkpoint
-from plugrad.config.module_specs import spaces_of
-from plugrad.config.serialize import decode, decode_field
+from plugrad.config.module_specs import spaces_of, specs_of
+from plugrad.config.serialize import decode
 from plugrad.config.size_limits import check_size
-from plugrad.errors import SpaceMismatchError
 from plugrad.learner.modules.build import with_spaces
 from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES, stored_bytes
+from plugrad.sampling.environments import get_module_spaces, is_multi_agent
 from plugrad.sampling.named_envs import env_name
-from plugrad.spaces import check_fit, in_order_of, row_order
+from plugrad.spaces import NAMES, Name, check_fit, in_order_of
 from plugrad.types import ModuleID
+
+
+def _settings_of_spaces(checkpoint: Checkpoint, **others: Any) -> Any:
+    """The settings of a checkpoint that say which spaces its modules have; with `others`, no larger than it may be."""
+    written = {name: checkpoint.metadata["config"].get(name) for name in _SETTINGS}
+    check_size({**written, **others}, stored_bytes=stored_bytes(checkpoint.state))
+    return SimpleNamespace(**{name: decode(value) for name, value in written.items()})
+
+
+_SETTINGS = (*NAMES, "rl_module_spec", "policies")
 
 
 def in_spaces_of(config: Any, checkpoint: Checkpoint) -> Any:
@@ -24,17 +34,18 @@ def in_spaces_of(config: Any, checkpoint: Checkpoint) -> Any:
         checkpoint: from `load`.
 
     Returns:
-        The config; as it is, where it has spaces or the checkpoint has none in common for all modules.
+        The config; modules of which it has spaces, or the checkpoint has none, are as they are.
     """
-    fields, saved = config.fields(), checkpoint.metadata["config"]
-    written = {name: saved.get(name) for name in ("observation_space", "action_space")}
     # The preprocessing of Atari games also chooses convolutions, where it finds the spaces itself.
-    if config.observation_space is not None or config.atari is True or None in written.values():
+    if config.observation_space is not None or config.atari is True:
         return config
-    check_size(written, stored_bytes=stored_bytes(checkpoint.state))
-    return config.changed(
-        **{name: decode_field(fields[name], each, none_words=False) for name, each in written.items()}
-    )
+    saved = _settings_of_spaces(checkpoint)
+    if None not in (saved.observation_space, saved.action_space):
+        return config.changed(observation_space=saved.observation_space, action_space=saved.action_space)
+    without = [each for each in specs_of(config) if None in spaces_of(config, each)]
+    spaces = {each: spaces_of(saved, each) for each in without}
+    spaces = {each: pair for each, pair in spaces.items() if None not in pair}
+    return with_spaces(config, spaces=spaces) if spaces else config
 
 
 def with_bounds_of_env(config: Any) -> Any:
@@ -44,12 +55,21 @@ def with_bounds_of_env(config: Any) -> Any:
         config: of a checkpoint or run, with its spaces.
 
     Returns:
-        The config; as it is, where it has no spaces in common for all modules.
+        The config; as it is, where it has no spaces.
     """
+    bare = config.changed(observation_space=None, action_space=None)
+    if is_multi_agent(config):
+        asked = {each: spaces_of(config, each) for each in specs_of(config)}
+        found = get_module_spaces(bare)
+        ordered = {
+            each: tuple(map(in_order_of, asked.get(each, (None, None)), own)) for each, own in found.items()
+        }
+        kept = {each: pair for each, pair in asked.items() if None not in pair}
+        return with_spaces(bare, spaces={**kept, **ordered})
     if config.observation_space is None:
         return config
-    own = with_spaces(config.changed(observation_space=None, action_space=None))
-    return own.changed(**{name: in_order_of(getattr(config, name), getattr(own, name)) for name in _KINDS})
+    own = with_spaces(bare)
+    return own.changed(**{name: in_order_of(getattr(config, name), getattr(own, name)) for name in NAMES})
 
 
 def check_spaces(
@@ -57,6 +77,7 @@ def check_spaces(
     checkpoint: Checkpoint,
     env_observation_spaces: Mapping[str, Any],
     *,
+    module_ids: Collection[ModuleID] | None = None,
     allow_other_bounds: bool = False,
 ) -> None:
     """Refuse a checkpoint of other spaces, before anything is changed.
@@ -66,56 +87,47 @@ def check_spaces(
         checkpoint: from `load`.
         env_observation_spaces: the environment's own spaces by module, before observations are flattened; empty where
             they are not known.
+        module_ids: modules that are restored; None: all of the config.
         allow_other_bounds: accept other bounds.
 
     Raises:
         SpaceMismatchError: spaces differ, or have their parts in another order.
     """
-    fields, saved = config.fields(), checkpoint.metadata["config"]
-    names = ("observation_space", "action_space")
     of_envs = checkpoint.metadata.get(ENV_OBSERVATION_SPACES) or {}
     if (whole := checkpoint.metadata.get(ENV_OBSERVATION_SPACE)) is not None:
         of_envs = dict.fromkeys(env_observation_spaces, whole)
     if not isinstance(of_envs, dict):
         return
-    check_size(
-        {**{name: saved.get(name) for name in names}, ENV_OBSERVATION_SPACES: of_envs},
-        stored_bytes=stored_bytes(checkpoint.state),
-    )
-    pairs: list[tuple[str, Any, Any, str]] = [
-        ("observation_space", space, decode(of_envs[module_id]), f", module {module_id!r}")
+    saved = _settings_of_spaces(checkpoint, **{ENV_OBSERVATION_SPACES: of_envs})
+    pairs: list[tuple[Name, Any, Any, str, bool]] = [
+        ("observation_space", space, decode(of_envs[module_id]), f", module {module_id!r}", True)
         for module_id, space in env_observation_spaces.items()
         if module_id in of_envs
     ]
-    for name in names:
-        own, written = getattr(config, name), saved.get(name)
-        if own is not None and written is not None:
-            pairs.append((name, own, decode_field(fields[name], written, none_words=False), ""))
-    for name, own, written, whose in pairs:
-        own_side = f"environment {env_name(config.env)}" if whose else "this config"
-        where = f"{own_side} (asked) and checkpoint {checkpoint.path} (found){whose}"
+    pairs += [(name, getattr(config, name), getattr(saved, name), "", False) for name in NAMES]
+    for module_id in specs_of(config) if module_ids is None else module_ids:
+        own, found = (spaces_of(each, module_id) for each in (config, saved))
+        pairs += [
+            (name, asked, written, f", module {module_id!r}", False)
+            for name, asked, written in zip(NAMES, own, found, strict=True)
+            if asked is not getattr(config, name)
+        ]
+    for name, asked, written, whose, is_of_env in pairs:
+        if asked is None or written is None:
+            continue
+        own_side = f"environment {env_name(config.env)}" if is_of_env else "this config"
         check_fit(
-            name,  # type: ignore[arg-type]
-            own,
+            name,
+            asked,
             written,
-            where=where,
+            where=f"{own_side} (asked) and checkpoint {checkpoint.path} (found){whose}",
             to_type="Restore into an environment of the same spaces",
             whatever_bounds=allow_other_bounds,
-            rows_of=None if whose else "found",
+            rows_of=None if is_of_env else "found",
+            of_other_order="The weights were trained in that of the checkpoint: build with "
+            "Algorithm.from_checkpoint(path, env=...), which keeps it, or from the checkpoint's spaces, by "
+            f".environment(env, {name}=...)",
         )
-        if row_order(name, own, written) is not None:  # type: ignore[arg-type]
-            raise SpaceMismatchError(
-                f"{where}: the parts of the {name}s have another order, in which the weights were trained: build with "
-                "Algorithm.from_checkpoint(path, env=...), which keeps that order, or from the checkpoint's spaces, by "
-                f".environment(env, {name}=...)",
-                field=name,
-                expected=own,
-                found=written,
-            )
-
-
-_OF_MODULES = ("observation_space", "action_space", "rl_module_spec", "policies")
-_KINDS: tuple[Literal["observation_space", "action_space"], ...] = ("observation_space", "action_space")
 
 
 def check_module_spaces(checkpoint: Checkpoint, modules: Mapping[ModuleID, Any]) -> None:
@@ -128,22 +140,20 @@ def check_module_spaces(checkpoint: Checkpoint, modules: Mapping[ModuleID, Any])
     Raises:
         SpaceMismatchError: spaces differ, or have their parts in another order.
     """
-    written = {name: checkpoint.metadata["config"].get(name) for name in _OF_MODULES}
-    check_size(written, stored_bytes=stored_bytes(checkpoint.state))
-    saved = SimpleNamespace(**{name: decode(value) for name, value in written.items()})
+    saved = _settings_of_spaces(checkpoint)
     for module_id, module in modules.items():
         own = module.observation_space, module.action_space
-        for name, asked, found in zip(_KINDS, own, spaces_of(saved, module_id), strict=True):
+        for name, asked, found in zip(NAMES, own, spaces_of(saved, module_id), strict=True):
             if asked is None or found is None:
                 continue
-            where = f"module {module_id!r} (asked) and that of {checkpoint.path} (found)"
-            build = f"Build the module with the spaces of the checkpoint, by .environment(env, {name}=...)"
-            check_fit(name, asked, found, where=where, to_type=build, whatever_bounds=True, rows_of="found")
-            if row_order(name, asked, found) is not None:
-                raise SpaceMismatchError(
-                    f"{where}: the parts of the {name}s have another order, in which the weights were trained: "
-                    f"{asked} asked, {found} found. {build}",
-                    field=name,
-                    expected=asked,
-                    found=found,
-                )
+            build = f"uild the module with the spaces of the checkpoint, by .environment(env, {name}=...)"
+            check_fit(
+                name,
+                asked,
+                found,
+                where=f"module {module_id!r} (asked) and that of {checkpoint.path} (found)",
+                to_type=f"B{build}",
+                whatever_bounds=True,
+                rows_of="found",
+                of_other_order=f"The weights were trained in that of the checkpoint: b{build}",
+            )

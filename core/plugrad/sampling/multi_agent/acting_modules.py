@@ -11,7 +11,12 @@ from plugrad.sampling.learner_rewards import reward_clip
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.module_batches import ModuleBatches
 from plugrad.sampling.multi_agent.module_mapping import EpisodeStart, ModuleMapping, module_ids_of
-from plugrad.sampling.multi_agent.module_spaces import agent_spaces, agents_of_modules, check_same_spaces
+from plugrad.sampling.multi_agent.module_spaces import (
+    agents_of_modules,
+    check_fits_module,
+    check_same_spaces,
+    spaces_for_module,
+)
 from plugrad.sampling.multi_agent.settings import MultiAgentSamplingConfig
 from plugrad.types import AgentID, Array, ModuleID
 
@@ -84,6 +89,7 @@ class ActingModules:
 
         Raises:
             ConfigError: the mapping does not fit, or the module acts for an agent of other spaces.
+            SpaceMismatchError: the settings have spaces of the module, and the agent's do not fit them.
         """
         return self.of_id(self._mapping(agent, episode), agent)
 
@@ -110,7 +116,8 @@ class ActingModules:
         return self.by_id[module_id]
 
     def _make(self, module_id: ModuleID, agent: AgentID) -> ModuleBatches:
-        observation_space, action_space = agent_spaces(self._env, agent)
+        check_fits_module(self._env, agent, module_id, self._config)
+        observation_space, action_space = spaces_for_module(self._env, agent, module_id, self._config)
         normalizer = self._normalizers.get(module_id)
         if normalizer is None and self._config.normalize_observations:
             normalizer = ObservationNormalizer.of_space(observation_space)
@@ -141,7 +148,9 @@ class ActingModules:
         if not self._config.normalize_observations:
             return {}
         return {
-            module_id: ObservationNormalizer.of_space(agent_spaces(self._env, agent)[0])
+            module_id: ObservationNormalizer.of_space(
+                spaces_for_module(self._env, agent, module_id, self._config)[0]
+            )
             for module_id, agent in agents_of_modules(self._env, self._config).items()
         }
 

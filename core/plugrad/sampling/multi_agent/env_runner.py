@@ -15,6 +15,7 @@ from plugrad.sampling.multi_agent.acting_modules import ActingModules, InitialSt
 from plugrad.sampling.multi_agent.agent_track import AgentTrack
 from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
 from plugrad.sampling.multi_agent.module_batches import MultiAgentPolicyFunction
+from plugrad.sampling.multi_agent.module_spaces import action_spaces_of_agents
 from plugrad.sampling.multi_agent.random_policies import RandomPolicies
 from plugrad.sampling.multi_agent.replayable_agent_env import ReplayableAgentEnv
 from plugrad.sampling.multi_agent.running_episode import RunningMultiAgentEpisode
@@ -42,6 +43,7 @@ class MultiAgentEnvRunner:
 
     Raises:
         ConfigError: the environment cannot be made, or `agent_to_module` does not fit it.
+        SpaceMismatchError: the settings have spaces of a module, and those of its agents do not fit them.
         EnvContractError: by `sample()`, if an environment breaks its contract, or gives a NaN or infinite number.
     """
 
@@ -56,10 +58,11 @@ class MultiAgentEnvRunner:
     ) -> None:
         check_settings(config)
         self._act = act
-        self._envs = [
-            ReplayableAgentEnv(make_multi_agent_env(config.env, config.env_config))
-            for _ in range(config.num_envs_per_env_runner)
+        envs = [
+            make_multi_agent_env(config.env, config.env_config) for _ in range(config.num_envs_per_env_runner)
         ]
+        spaces = action_spaces_of_agents(envs[0], config)
+        self._envs = [ReplayableAgentEnv(env, spaces) for env in envs]
         self._config = config
         self._modules = ActingModules(self._envs[0].agent_env, config, initial_state, normalizers)
         self._metrics = MultiAgentMetrics()

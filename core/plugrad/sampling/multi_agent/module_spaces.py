@@ -6,6 +6,7 @@ from gymnasium.spaces import Dict, Space
 
 from plugrad.action_masks import choice_sizes
 from plugrad.columns import Columns
+from plugrad.config.module_specs import spaces_of
 from plugrad.errors import ConfigError
 from plugrad.observations import model_space
 from plugrad.policy.action_masks import without_action_mask
@@ -17,6 +18,7 @@ from plugrad.sampling.multi_agent.module_mapping import (
     MultiAgentConfig,
     module_ids_of,
 )
+from plugrad.spaces import NAMES, check_fit, in_order_of
 from plugrad.types import AgentID, ModuleID
 
 _EPISODES = 100
@@ -55,6 +57,88 @@ def agent_spaces(env: AgentEnv, agent: AgentID) -> Spaces:
         choice_sizes(action)
         observation = without_action_mask(observation)
     return observation, action
+
+
+def spaces_for_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: MultiAgentConfig) -> Spaces:
+    """The spaces of an agent, with the keys of Dicts in the order that its module has.
+
+    Args:
+        env: the environment.
+        agent: one of its agents.
+        module_id: the module.
+        config: may have spaces of the module, such as those of a checkpoint.
+
+    Returns:
+        `(observation_space, action_space)` as `agent_spaces`, in that order.
+
+    Raises:
+        ConfigError: as `agent_spaces`.
+    """
+    asked, own = _asked_spaces(config, module_id), agent_spaces(env, agent)
+    return in_order_of(asked[0], own[0]), in_order_of(asked[1], own[1])
+
+
+def action_spaces_of_agents(env: AgentEnv, config: MultiAgentConfig) -> dict[AgentID, Space[Any]]:
+    """The action spaces of all agents, each in the order of the first module that acts for the agent.
+
+    Args:
+        env: the environment.
+        config: may have spaces of the modules; only then `agent_to_module` is asked.
+
+    Returns:
+        `{agent: action space}`.
+
+    Raises:
+        ConfigError: `agent_to_module` does not fit the environment.
+        SpaceMismatchError: an agent does not fit its module, see `check_fits_module`.
+    """
+    spaces = {agent: env.action_space(agent) for agent in env.possible_agents}
+    modules = _agents_of_modules(env, config) if _names_spaces(config) else {}
+    for module_id, agents in reversed(modules.items()):
+        check_fits_module(env, agents[0], module_id, config)
+        spaces |= {agent: spaces_for_module(env, agent, module_id, config)[1] for agent in agents}
+    return spaces
+
+
+def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: MultiAgentConfig) -> None:
+    """Refuse an agent whose spaces do not fit those of the module that acts for it.
+
+    Args:
+        env: the environment.
+        agent: one of its agents.
+        module_id: the module.
+        config: may have spaces of the module.
+
+    Raises:
+        SpaceMismatchError: names agent, module and the parts that differ.
+    """
+    normalized = config.normalize_observations
+    for name, asked, own in zip(
+        NAMES, _asked_spaces(config, module_id), agent_spaces(env, agent), strict=True
+    ):
+        if asked is None:
+            continue
+        are_seen = name == "observation_space"
+        check_fit(
+            name,
+            model_space(asked, normalized=normalized) if are_seen else asked,
+            model_space(own, normalized=normalized) if are_seen else own,
+            where=f"module {module_id!r} (asked) and agent {agent!r} of environment {env.name} (found), which "
+            "agent_to_module maps to it",
+            to_type="Give an environment of the same spaces, map the agent to another module, or give the module no "
+            f"{name}",
+            whatever_bounds=getattr(config, "allow_other_bounds", False),
+            rows_of="asked",
+        )
+
+
+def _asked_spaces(config: MultiAgentConfig, module_id: ModuleID) -> tuple[Any, Any]:
+    return spaces_of(config, module_id) if _names_spaces(config) else (None, None)
+
+
+def _names_spaces(config: MultiAgentConfig) -> bool:
+    """Whether a config may have spaces of modules: an own object with the settings of sampling need not."""
+    return hasattr(config, "rl_module_spec")
 
 
 class _Spaces:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Space
 
 from plugrad.policy.actions import action_copier, stack_actions, unstack_actions
 from plugrad.sampling.env_checker import replaying
@@ -17,12 +18,15 @@ class ReplayableAgentEnv:
 
     Args:
         env: the environment.
+        action_spaces: of its agents; the keys of Dicts have the order in which running episodes are saved. None: the
+            environment's own.
     """
 
-    def __init__(self, env: AgentEnv) -> None:
+    def __init__(self, env: AgentEnv, action_spaces: Mapping[AgentID, Space[Any]] | None = None) -> None:
         self.agent_env = env
         self.name, self.possible_agents = env.name, env.possible_agents
-        self._copies = {agent: action_copier(env.action_space(agent)) for agent in env.possible_agents}
+        self._spaces = action_spaces or {agent: env.action_space(agent) for agent in env.possible_agents}
+        self._copies = {agent: action_copier(space) for agent, space in self._spaces.items()}
         self._series, self._episode = 0, -1
         self._steps: list[Mapping[AgentID, Any]] | None = []
 
@@ -76,10 +80,9 @@ class ReplayableAgentEnv:
     def _actions_of(self, agent: AgentID, steps: list[Mapping[AgentID, Any]]) -> dict[str, Any]:
         """The actions of one agent, and the steps in which it took them."""
         taken = [(t, actions[agent]) for t, actions in enumerate(steps) if agent in actions]
-        space = self.agent_env.action_space(agent)
         return {
             "steps": np.array([t for t, _ in taken], np.int64),
-            "actions": stack_actions(space, [action for _, action in taken]),
+            "actions": stack_actions(self._spaces[agent], [action for _, action in taken]),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> tuple[dict[AgentID, Any], Mapping[AgentID, Any]] | None:
@@ -119,7 +122,7 @@ class ReplayableAgentEnv:
         for number, agent in enumerate(self.possible_agents):
             taken = state["actions"].get(str(number))
             if taken is not None:
-                actions = unstack_actions(self.agent_env.action_space(agent), taken["actions"])
+                actions = unstack_actions(self._spaces[agent], taken["actions"])
                 for t, action in zip(taken["steps"].tolist(), actions, strict=True):
                     steps[t][agent] = action
         return steps
