@@ -108,7 +108,7 @@ def ops_on(name: str | None) -> Ops:
     bound = ModuleType(f"{ops.__name__} on {name}")
     vars(bound).update({key: value for key, value in vars(ops).items() if not key.startswith("__")})
     for key, rule in RULES.items():
-        op = getattr(ops, key, None)
+        op: Any = getattr(ops, key, None)
         if not rule.tensors:
             setattr(bound, key, _placed(op, name))
         elif "platform" in getattr(op, "__annotations__", {}):

@@ -13,9 +13,13 @@ from plugrad.hooks.backend_spec import Capability
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import action_distribution_class
-from plugrad.onnx import OPSET, Graph, ops
+from plugrad.onnx import OPSET, Graph
+from plugrad.onnx import ops as recording_ops
 from plugrad.rl_module import RLModule
 from plugrad.types import ModuleID, Tensor
+
+ops: Any = recording_ops
+"""`Ops`; those without nodes raise when they are called, which a type checker does not see."""
 
 
 def record_actions(

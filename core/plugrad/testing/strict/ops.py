@@ -145,12 +145,13 @@ def _check_arguments(name: str, rule: Rule, given: dict[str, Any]) -> str:
     found: list[StrictTensor] = []
     numbers: list[Any] = []
     for argument in rule.tensors:
-        value = given.get(argument)
+        value: Any = given.get(argument)
         if value is None and argument in rule.numbers:
             continue
         if argument == "xs" and not isinstance(value, list | tuple):
             refuse(f"a list of tensors is expected, not {value!r:.60}", "Write [x, y]")
-        for each in value if argument == "xs" else (value,):
+        several: Sequence[Any] = value if argument == "xs" else (value,)
+        for each in several:
             if argument in rule.numbers and not isinstance(each, StrictTensor):
                 check_number(each)
                 numbers.append(each)
