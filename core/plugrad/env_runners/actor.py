@@ -13,7 +13,7 @@ from plugrad.learner.acting.env_runner_policies import (
     acting_module_ids,
     observation_normalizers,
 )
-from plugrad.learner.state.components import owner_of
+from plugrad.learner.state.buffers import owner_of
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.running_moments import SharedMoments
 from plugrad.sampling.env_runner import EnvRunner

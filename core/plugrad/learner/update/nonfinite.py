@@ -13,7 +13,7 @@ from plugrad.batch import Batch
 from plugrad.columns import Columns
 from plugrad.errors import NonFiniteBatchError, NonFiniteError
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.state.components import owner_of
+from plugrad.learner.state.buffers import owner_of
 from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
