@@ -41,8 +41,7 @@ refused(lambda: onnx_ops.cube(x))
 WATCHED = """
 import numpy as np
 from plugrad import numpy_ops
-from plugrad.learner.update.watched_losses import WatchedOps
-from plugrad.learner.update.watched_tensors import OpRecorder
+from plugrad.learner.update.broadcast_check import OpRecorder, WatchedOps
 
 recorder = OpRecorder()
 cubes = WatchedOps(numpy_ops).cube(recorder.wrapped(np.array([2.0, -3.0])))
