@@ -24,14 +24,15 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 folder, rows = Path(sys.argv[1]), int(sys.argv[2])
-before, start = peak(), time.perf_counter()
+before, start, used = peak(), time.perf_counter(), time.process_time()
 files = MetricsFiles(folder)
 files.truncate(rows)
-resumed = time.perf_counter()
+resumed, used = time.perf_counter(), time.process_time() - used
 inode = files.csv.stat().st_ino
 files.append({**files.history.last, "training_iteration": rows + 1, "a_new_column": 1.0})
 print(json.dumps({
     "resume, s": resumed - start,
+    "of a processor, s": used,
     "row with a new column, s": time.perf_counter() - resumed,
     "table written anew for it": inode != files.csv.stat().st_ino,
     "memory before, MB": before,
@@ -44,7 +45,10 @@ def write_rows(folder: Path, number: int, columns: int) -> None:
     """The `metrics.jsonl` of a run with this many iterations."""
     with (folder / "metrics.jsonl").open("w") as file:
         for iteration in range(1, number + 1):
-            row = {"training_iteration": iteration, "num_env_steps_sampled_lifetime": 10 * iteration}
+            row: dict[str, float] = {
+                "training_iteration": iteration,
+                "num_env_steps_sampled_lifetime": 10 * iteration,
+            }
             row |= {f"learners/default_policy/metric_{n}": iteration + n / 1000 for n in range(columns)}
             row |= {"env_runners/episode_return_mean": float(iteration % 100)}
             file.write(json.dumps(row) + "\n")
