@@ -105,7 +105,7 @@ class Compiled(Program):
                 if self._num_forgotten == 1:
                     self.fall_back(self.mode, f"{self.reason}; {CROWDED}")
                 if self._num_forgotten % FORGOTTEN_AT_ONCE == 0:
-                    jax.clear_caches()
+                    jax.clear_caches()  # type: ignore[no-untyped-call]
             self._of_widths[width] = self._compiled()
         self._of_widths.move_to_end(width)
         self._function = self._of_widths[width]

@@ -40,7 +40,7 @@ def lines(monkeypatch, capsys):
     learner = tiny_learner("numpy", plugins=[Doubled()])
     built = capsys.readouterr().err
     assert "plugrad: backend_info  backend 'numpy'  " in built
-    assert "plugrad:     register_optimizer  core 'optimizer_registry'" in built
+    assert "plugrad:     register_optimizer  core 'optimizers'" in built
     learner.update(tiny_batch(8))
     capsys.readouterr()
     learner.update(tiny_batch(8))
@@ -76,7 +76,7 @@ def test_every_call_is_a_line_with_its_plugin_and_its_time_indented_by_depth(lin
 def test_an_update_ends_with_how_it_ran_and_how_many_steps_python_saw(lines):
     assert without_times(lines)[-5:] == [
         "update_ended  listener 'Doubled'",
-        "  get_optimizer  core 'optimizer_registry'  T",
+        "  get_optimizer  core 'optimizers'  T",
         "  get_optimizer_lr  backend 'numpy'  T",
         "update_ended took  T",
         "-- updated by none: numpy, one step per minibatch; steps that Python ran: 1",

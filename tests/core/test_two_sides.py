@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import two_sides
 from tiny_runs import TINY, plugrad
-from two_sides import SPACES, Pair, drawn, environment, partners
+from two_sides import SPACES, Pair, changed, drawn, environment, partners
 
 from plugrad import AlgorithmConfig
 from plugrad.action_rows import action_rows
@@ -265,6 +265,41 @@ def must_be_refused(door: str, how: str, which: str, found: Pair, asked: Pair) -
     if isinstance(asked[0], gym.spaces.Discrete):  # rows are one-hot, whatever the first choice is
         return door in ("from_checkpoint", "restore_from_path")
     return asked[0].dtype == np.uint8
+
+
+@pytest.mark.parametrize("which", ["observation_space", "action_space"])
+@pytest.mark.parametrize("name", ["numbers", "dict", "image", "dict of actions"])
+def test_a_partner_of_another_size_is_refused_with_the_name_of_its_environment(
+    name: str, which: str, tmp_path: Path
+) -> None:
+    found = next(other for how, kind, other in partners(name) if (how, kind) == ("resized", which))
+    env, path = environment(found), saved(SPACES[name], tmp_path)
+    with pytest.raises(SpaceMismatchError, match=rf"environment 'two_sides:{env.__name__}' \(found\)"):
+        Algorithm.from_checkpoint(path, env=env)
+    algorithm = ppo(found).build_algo()
+    before = algorithm.learner_group.get_weights()["default_module"]
+    with pytest.raises(SpaceMismatchError, match=r"this config|environment 'two_sides:"):
+        algorithm.restore_from_path(path, component="rl_module")
+    after = algorithm.learner_group.get_weights()["default_module"]
+    algorithm.stop()
+    assert all((before[key] == after[key]).all() for key in before)
+
+
+def test_masks_of_actions_in_another_order_are_refused_by_the_name_of_their_column(tmp_path: Path) -> None:
+    actions = two_sides.keyed(grip=gym.spaces.Discrete(3), leg=gym.spaces.Discrete(2))
+    other = changed(actions, "permuted")
+    episode = SingleAgentEpisode(
+        observations=np.zeros((3, 2), np.float32),
+        actions=np.zeros((2, 2), np.int64),
+        rewards=np.ones(2),
+        terminated=True,
+        extra_model_outputs={"action_mask": np.ones((2, 5), np.bool_)},
+    )
+    seen = SPACES["numbers"][0]
+    save_episodes(tmp_path / "masked", [episode], observation_space=seen, action_space=other)
+    assert columns_of((seen, other), str(tmp_path / "masked")).shape == (2, 4)
+    with pytest.raises(PlugradError, match="'action_mask' depends on the order of the parts of the actions"):
+        columns_of((seen, actions), str(tmp_path / "masked"))
 
 
 def test_other_bounds_are_taken_where_that_is_said(tmp_path: Path) -> None:

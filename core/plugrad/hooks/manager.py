@@ -321,7 +321,8 @@ class HookManager:
 
     def chain(self, name: str) -> Callable[..., Any]:
         """The wrappers of a hook, as one function of the hook's named arguments: what `call_hook` calls."""
-        return self._implemented[name]
+        chain: Callable[..., Any] = self._implemented[name]
+        return chain
 
     def provider_of(self, name: str) -> str:
         """The name of a hook's provider, or "nobody"."""

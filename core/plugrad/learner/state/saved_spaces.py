@@ -61,9 +61,10 @@ def with_bounds_of_env(config: Any) -> Any:
     if is_multi_agent(config):
         asked = {each: spaces_of(config, each) for each in specs_of(config)}
         found = get_module_spaces(bare)
-        ordered = {
-            each: tuple(map(in_order_of, asked.get(each, (None, None)), own)) for each, own in found.items()
-        }
+        ordered = {}
+        for each, (observations, actions) in found.items():
+            former = asked.get(each, (None, None))
+            ordered[each] = (in_order_of(former[0], observations), in_order_of(former[1], actions))
         kept = {each: pair for each, pair in asked.items() if None not in pair}
         return with_spaces(bare, spaces={**kept, **ordered})
     if config.observation_space is None:

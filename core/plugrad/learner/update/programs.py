@@ -110,7 +110,7 @@ class Programs:
         step, variables = make_step(learner, reads), state_variables(learner)
         program: Program | None = None
 
-        def noted(minibatch: ModuleBatches) -> Mapping[str, Tensor]:
+        def noted(minibatch: ModuleBatches) -> dict[str, Tensor]:
             if program is None or not program.keeps_numbers or learner.program_batch is not None:
                 return step(minibatch)
             with self._numbers.noted():
