@@ -52,6 +52,10 @@ class NotBuiltError(PlugradError, ValueError):
     """A Learner was used before `build()`."""
 
 
+class NotUndoneError(PlugradError, RuntimeError):
+    """A learner is used after an update failed with `undo=False`, and before `restore_from_path`."""
+
+
 class BatchError(PlugradError, ValueError):
     """A batch cannot be trained on. Facts: `module_id`, `column`, `expected`, `found`."""
 

@@ -101,6 +101,7 @@ class Config(SamplingSettings):
     shuffle_batch_per_epoch: bool = field(True, for_all_modules=True)
     accumulate: int = field(1, minimum=1, for_all_modules=True, **UPPER_LIMITS["accumulate"])
     nonfinite: str = field("raise", choices=("raise", "skip"), for_all_modules=True)
+    undo: bool = field(True, for_all_modules=True)
 
     def training(self, **settings: Any) -> Self:
         """Set how the algorithm learns. An algorithm's own settings, such as PPO's `clip_param`, are set here too.
@@ -124,6 +125,9 @@ class Config(SamplingSettings):
                 applied once. Default: `1`.
             nonfinite (str): what happens at a NaN or infinite loss or gradient: "raise" undoes the update and raises
                 `NonFiniteError`, "skip" skips that minibatch. Default: `"raise"`.
+            undo (bool): restore the learner if an update fails. False saves the copy of all weights and optimizer
+                states that each update begins with; after an update that fails, the learner refuses to train, act and
+                save until `restore_from_path`. Only without a group of learners. Default: `True`.
             **settings: all of these, and the algorithm's own.
 
         Returns:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from plugrad.config import Config
 from plugrad.deprecation import Adaptable, adaptable
 from plugrad.deprecation.renaming import warn_at_users_line
-from plugrad.errors import RestoreMismatchError, UnknownModuleError
+from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting_learner import ActingLearner
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
@@ -73,6 +73,12 @@ class LearnerGroup(Adaptable):
         self._requests = RequestQueue()
         self._learners: LocalLearner | RemoteLearners
         if config.num_learners:
+            if not config.undo:
+                raise ConfigError(
+                    "undo=False: a group undoes an update on all learners if one fails; type config.training(undo=True) "
+                    "or .learners(num_learners=0)",
+                    field="undo",
+                )
             self._learners = RemoteLearners(config, plugins)
             limit = config.max_requests_in_flight_per_learner
             self._requests = BackgroundRequestQueue(limit, config.on_full)

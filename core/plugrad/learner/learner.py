@@ -20,7 +20,7 @@ from plugrad.collective import Collective
 from plugrad.config import Config
 from plugrad.deprecation import Adaptable, adaptable, renamed
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.errors import ConfigError, NotBuiltError
+from plugrad.errors import ConfigError, NotBuiltError, NotUndoneError
 from plugrad.gradients import Gradients, Layout
 from plugrad.hooks import dispatch
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
@@ -217,6 +217,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.counters: dict[str, int] = {}
         self.weights_version = 0
         self.finite: Tensor | None = None
+        self.failure = ""
         self.names_parameters = False
         self.shape_check: LossCheck = ShapeCheck(self)
         self.collective: Collective | None = None
@@ -330,9 +331,19 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         return make_modules(self, *self._given[:2])
 
     def _check_is_built(self, error: bool = True) -> bool:
-        """Whether `build()` was called; raises `NotBuiltError` (a ValueError) if not and `error`."""
+        """Whether `build()` was called; raises `NotBuiltError` (a ValueError) if not and `error`.
+
+        Raises:
+            NotUndoneError: an update failed with `undo=False`, and `error`.
+        """
         if not self._is_built and error:
             raise NotBuiltError(f"this {type(self).__name__} is not built: call build() first")
+        if self.failure and error:
+            raise NotUndoneError(
+                f"an update of this {type(self).__name__} failed and was not undone, because undo=False: its weights "
+                "may be those of half an update. Call restore_from_path(path) with a checkpoint, or train with "
+                f"config.training(undo=True). The update's error: {self.failure}"
+            )
         return self._is_built
 
     def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -473,6 +484,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             LossError: a loss or a metric is not a scalar.
             NonFiniteError: a loss or gradient is not finite, and `nonfinite="raise"`.
             NotBuiltError: `build()` was not called.
+            NotUndoneError: an update before it failed with `undo=False`.
             ResultError: `compile_results` returned something that `update` cannot return.
         """
         self._check_is_built()
@@ -717,6 +729,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     def _choose_actions(self, *args: Any, **kwargs: Any) -> tuple[Array, Mapping[str, Array] | None]:
         """The part of `compute_actions` that a policy needs; see `Actor.choose_actions`."""
         with self._lock:
+            self._check_is_built()
             return self._actor.choose_actions(*args, **kwargs)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
@@ -965,6 +978,14 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             ConfigError: the checkpoint has no such component; the message lists the existing ones.
             RestoreMismatchError: it does not fit this learner; nothing was changed.
         """
+        if component is None and self.failure:  # the whole state is replaced
+            failure, self.failure = self.failure, ""
+            try:
+                self.restore_from_path(path, hyperparameters=hyperparameters)
+            except BaseException:
+                self.failure = failure
+                raise
+            return
         self._check_is_built()
         checkpoint = checkpointing.load(path, kind="learner")
         state = pick_parts(checkpoint.state, select_parts(parts_in(checkpoint.state), component))

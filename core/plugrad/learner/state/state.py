@@ -12,6 +12,7 @@ from plugrad.every_nth import DelayedOptimizer, without_count
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.buffers import fill_missing_buffers
 from plugrad.learner.state.components import COMPONENTS, State, find_made_variables, state_variables
+from plugrad.ops import Variable
 from plugrad.rl_module import check_same_arrays
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 
@@ -237,13 +238,16 @@ class Snapshot:
 
     Args:
         learner: a built learner.
+        variables: False leaves out the variables, which are nearly all of the memory: weights, optimizers' states.
     """
 
-    def __init__(self, learner: LearnerInternals) -> None:
+    def __init__(self, learner: LearnerInternals, *, variables: bool = True) -> None:
         self._learner = learner
         find_made_variables(learner)
-        variables = state_variables(learner)
-        self._variables = list(zip(variables, learner._snapshot_variables(variables), strict=True))
+        self._variables: list[tuple[Variable, Any]] = []
+        if variables:
+            copied = state_variables(learner)
+            self._variables = list(zip(copied, learner._snapshot_variables(copied), strict=True))
         self._values = copy_values(learner)
 
     def restore(self) -> None:

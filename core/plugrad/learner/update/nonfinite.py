@@ -118,7 +118,7 @@ def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: 
     if counters[_SKIPPED_KEY] >= MAX_SKIPPED_UPDATES:
         raise NonFiniteError(
             f"{counters[_SKIPPED_KEY]} updates in a row had no minibatch with finite columns, losses and gradients: "
-            'there is nothing to train on. See which with nonfinite="raise"; this update was undone',
+            'there is nothing to train on. See which with nonfinite="raise"' + _was_undone(learner),
             updates=counters[_SKIPPED_KEY],
         )
     learner.metrics.take_numbers(ALL_MODULES, {NONFINITE_KEY: num_skipped, lifetime: counters[lifetime]})
@@ -140,10 +140,11 @@ def nan_losses(columns: Batch) -> dict[str, Array]:
     return {f"{module_id}{SEPARATOR}{TOTAL_LOSS_KEY}": np.asarray(np.nan) for module_id in columns}
 
 
-def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
+def batch_error(learner: LearnerInternals, columns: Batch, bad: BadRows) -> NonFiniteBatchError:
     """The error for a column that the loss reads.
 
     Args:
+        learner: in an update.
         columns: the batch.
         bad: from `nonfinite_rows`, at least one.
 
@@ -154,7 +155,7 @@ def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
     first = int(np.flatnonzero(rows)[0])
     found = f"{int(rows.sum())} of {len(rows)} rows that are not, row {first} first"
     return NonFiniteBatchError(
-        f"module {module_id!r}, column {column!r}: expected finite values, found {found}; the update was undone",
+        f"module {module_id!r}, column {column!r}: expected finite values, found {found}{_was_undone(learner)}",
         module_id=module_id,
         column=column,
         expected="finite values",
@@ -186,7 +187,7 @@ def step_error(
     shown = [*metrics, *(f"the gradient of {ref}" for ref in parameters)]
     more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
     return NonFiniteError(
-        f"in {num_bad} of {num_steps} minibatches a loss or gradient was not finite; the update was undone. "
+        f"in {num_bad} of {num_steps} minibatches a loss or gradient was not finite{_was_undone(learner)}. "
         f"Not finite: {', '.join(shown[:8]) or 'gradients'}{more}",
         module_id=next(
             filter(None, (owner_of(name, learner.module) for name in [*parameters, *metrics])), None
@@ -194,3 +195,7 @@ def step_error(
         metrics=metrics,
         parameters=parameters,
     )
+
+
+def _was_undone(learner: LearnerInternals) -> str:
+    return "; the update was undone" if learner.config.undo else ""

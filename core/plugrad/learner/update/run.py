@@ -43,6 +43,11 @@ from plugrad.learner.update.step import Reads
 from plugrad.learner.update.step_columns import add_step_columns
 from plugrad.types import ALL_MODULES, GRADIENT_STEPS, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
+NOT_UNDONE = (
+    "undo=False: the update was not undone, and the learner refuses to train, act and save until "
+    "restore_from_path"
+)
+
 
 class UpdateRun:
     """Runs the updates of one learner, and keeps the programs that were made for its batches.
@@ -100,13 +105,15 @@ class UpdateRun:
         """
         learner, clock = self._learner, _Clock()
         check_timesteps(timesteps)
-        snapshot = Snapshot(learner)
+        snapshot = Snapshot(learner, variables=learner.config.undo)
+        has_begun = False
         try:
             given = self.columns(batch, episodes)
             columns, sample_counts = prepare_batch(learner, own_columns(learner, given), self._checks)
             rows = {module_id: each.steps for module_id, each in sample_counts.items()}
             columns = self._trained_columns(columns, rows, batch)
             clock.lap("connectors")
+            has_begun = True
             learner.notify("update_begun", timesteps=timesteps)
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
@@ -123,10 +130,13 @@ class UpdateRun:
             # Last: if a learner of a group raises before this, the update is undone on all.
             barrier(learner)
             learner.metrics.end_update(is_done=True)
-        except BaseException:
+        except BaseException as error:
             learner.metrics.end_update(is_done=False)
             snapshot.restore()
             learner.weights_version += 1
+            if has_begun and not learner.config.undo:
+                learner.failure = f"{type(error).__name__}: {error}"
+                error.add_note(NOT_UNDONE)
             raise
         return results
 
@@ -259,18 +269,21 @@ class UpdateRun:
         """
         bad = nonfinite.nonfinite_rows(self._learner, only_modules(columns))
         if bad and not reads:
+            before = snapshot if self._learner.config.undo else Snapshot(self._learner)
             run(columns, order)  # only to see which columns are read
-            snapshot.restore_variables()
+            before.restore_variables()
         bad = {where: rows for where, rows in bad.items() if where in reads}
         if bad and self._learner.config.nonfinite == "raise":
-            raise nonfinite.batch_error(columns, bad)
+            raise nonfinite.batch_error(self._learner, columns, bad)
         return nonfinite.drop_minibatches(order, bad) if bad else order
 
     def _find_nonfinite_parameters(
         self, spec: MinibatchSpec, columns: batches.Batch, order: Order, snapshot: Snapshot
     ) -> list[ParamRef]:
-        """Take the same steps again and check the gradient of each parameter."""
+        """Take the same steps again and check the gradient of each parameter; none with `undo=False`."""
         learner = self._learner
+        if not learner.config.undo:
+            return []
         snapshot.restore_variables()
         learner.names_parameters = True
         try:
