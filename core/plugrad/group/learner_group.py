@@ -75,7 +75,7 @@ class LearnerGroup(Adaptable):
         if config.num_learners:
             if not config.undo:
                 raise ConfigError(
-                    "undo=False: a group undoes an update on all learners if one fails; type config.training(undo=True) "
+                    "undo=False: a group undoes an update on all learners: type config.training(undo=True) "
                     "or .learners(num_learners=0)",
                     field="undo",
                 )
