@@ -4,7 +4,8 @@ Rows are gathered for about one pass over the batch at a time and then cut into 
 instead of one per column and minibatch, and never more than about a second copy of the batch.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -68,7 +69,7 @@ def _rows(module_id: ModuleID, columns: Mapping[str, Tensor], indices: Tensor) -
     for some in _passes(next(iter(columns.values())).shape[0], indices):
         gathered = _GatheredPass(some)
         for n in range(some.shape[0]):
-            yield Rows(module_id, columns, gathered.minibatch_taker(n))
+            yield Rows(module_id, columns, partial(gathered.take, n))
 
 
 class _GatheredPass:
@@ -78,11 +79,8 @@ class _GatheredPass:
         self._indices = indices
         self._gathered: dict[int, tuple[Tensor, ...]] = {}
 
-    def minibatch_taker(self, n: int) -> Callable[[Tensor], Tensor]:
-        """What takes the n-th minibatch of a column."""
-        return lambda column: self._gather_once(column)[n]
-
-    def _gather_once(self, column: Tensor) -> tuple[Tensor, ...]:
+    def take(self, n: int, column: Tensor) -> Tensor:
+        """The n-th minibatch of a column."""
         if id(column) not in self._gathered:
             self._gathered[id(column)] = _gather(column, self._indices)
-        return self._gathered[id(column)]
+        return self._gathered[id(column)][n]

@@ -91,7 +91,7 @@ class EagerUpdate(Program):
         sums: Tensor | None = None
         walk = minibatches(columns, indices)
         with self._threads.chosen(indices):
-            while some := [self._step(minibatch) for minibatch in islice(walk, STEPS_PER_SUM)]:
+            while some := list(map(self._step, islice(walk, STEPS_PER_SUM))):
                 names = list(some[0])
                 values = torch.stack([value for each in some for value in each.values()])
                 part = values.view(len(some), len(names)).sum(0)

@@ -105,6 +105,9 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         ops: tensor functions.
         buffers: `[(layout, flat gradient [size])]`, one per optimizer.
         sources: `{layout: flat gradient before clipping}`, to check whether gradients are finite.
+
+    Attributes:
+        layouts: the optimizers' layouts, in registration order.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         self._ops = ops
         self._sources = sources
         self._flats = dict(buffers)
+        self.layouts = tuple(self._flats)
         self._views: dict[Layout, dict[ParamRef, Tensor]] = {}
         self._edited: set[Layout] = set()
 
@@ -139,7 +143,7 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         return iter(self._owner)
 
     def __len__(self) -> int:
-        return sum(len(layout.refs) for layout in self._flats)
+        return sum([len(layout.refs) for layout in self._flats])
 
     def flat(self, layout: Layout) -> Tensor:
         """The flat gradient [size] of one optimizer, with all replaced entries."""
@@ -154,11 +158,6 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
     def only(self, layouts: Sequence[Layout]) -> "FlatGradients":
         """The gradients of those of these optimizers that this mapping has."""
         return joined(self._ops, [(self, each) for each in layouts if each in self._flats])
-
-    @property
-    def layouts(self) -> tuple[Layout, ...]:
-        """The optimizers' layouts, in registration order."""
-        return tuple(self._flats)
 
     @cached_property
     def _owner(self) -> dict[ParamRef, Layout]:

@@ -31,16 +31,16 @@ class Rows(Mapping[str, Tensor]):
         self.taken: dict[str, Tensor] = {}
 
     def __getitem__(self, column: str) -> Tensor:
-        if column not in self.taken:
-            self.taken[column] = self._take_column(column)
-        return self.taken[column]
-
-    def _take_column(self, column: str) -> Tensor:
+        if column in self.taken:
+            return self.taken[column]
         if names := state_names(self._columns, column):
-            return {name: self._take(self._columns[f"{column}/{name}"]) for name in names}
-        if column not in self._columns:
+            taken: Tensor = {name: self._take(self._columns[f"{column}/{name}"]) for name in names}
+        elif column in self._columns:
+            taken = self._take(self._columns[column])
+        else:
             raise missing_column(self._module_id, column, self._columns)
-        return self._take(self._columns[column])
+        self.taken[column] = taken
+        return taken
 
     def with_columns(self, columns: Mapping[str, Tensor]) -> "Rows":
         """These rows with columns added or replaced; all others are still taken when they are read.

@@ -20,6 +20,8 @@ from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 class LossCheck(Protocol):
     """Checks how losses are computed: `plugrad.learner.update.broadcast_check.ShapeCheck`."""
 
+    is_done: bool
+
     def check(self, compute: Callable[[ModuleBatches], Any], batch: ModuleBatches) -> Any:
         """See `ShapeCheck.check`."""
 

@@ -42,11 +42,14 @@ class ShapeCheck:
 
     Args:
         learner: the learner that has the losses.
+
+    Attributes:
+        is_done: whether the first losses were checked.
     """
 
     def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
-        self._is_done = False
+        self.is_done = False
 
     def check(self, compute: Compute, batch: ModuleBatches) -> Answer:
         """Compute losses, and check them if they are the first ones and the backend records operations.
@@ -61,12 +64,12 @@ class ShapeCheck:
         Raises:
             LossError: a tensor [B, B] was made by broadcasting [B] and [B, 1]; names modules, shapes and the line.
         """
-        recorder = None if self._is_done else self._learner._provide("watch_operations")
+        recorder = None if self.is_done else self._learner._provide("watch_operations")
         if recorder is None:
             return compute(batch)
         with recorder as operations:
             answer = compute(batch)
-        self._is_done = True
+        self.is_done = True
         self._look_at(operations, self._recorded, compute, batch)
         return answer
 
@@ -80,9 +83,9 @@ class ShapeCheck:
         Raises:
             LossError: as in `check`.
         """
-        if self._is_done or self._learner._provide("watch_operations") is not None:
+        if self.is_done or self._learner._provide("watch_operations") is not None:
             return
-        self._is_done = True
+        self.is_done = True
         log.info(
             "backend %s does not answer watch_operations: wrong broadcasts are found in operators, methods of tensors "
             "and learner.ops, and not between the framework's own functions",

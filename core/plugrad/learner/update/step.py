@@ -60,7 +60,8 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as modules:
             rows = join_step_columns(minibatch, modules)
-            watch.try_out(partial(_compute, learner), _parts(rows, learner.config.accumulate)[0])
+            if not watch.is_done:
+                watch.try_out(partial(_compute, learner), _parts(rows, learner.config.accumulate)[0])
             _, losses, _ = learner._update(rows)
             if not reads:
                 reads.update(
@@ -95,7 +96,10 @@ def update(
 
     buffers = copy_buffers(learner, batch)
     with learner.metrics.step() as metrics:
-        losses, fwd_out, raw = accumulate_gradients(learner, batch, differentiate)
+        if learner.config.accumulate == 1:
+            losses, fwd_out, raw = differentiate(batch, None)
+        else:
+            losses, fwd_out, raw = accumulate_gradients(learner, batch, differentiate)
         reduced = learner._reduce_gradients(mark_nonfinite(learner, losses, raw))
         metrics.update(learner._finish_step(partial(_finish, learner, batch, buffers, losses, raw, reduced)))
     return fwd_out, dict(losses), metrics
@@ -139,7 +143,10 @@ def _move_targets(learner: LearnerInternals, batch: ModuleBatches) -> None:
 def _forward_and_losses(
     learner: LearnerInternals, batch: ModuleBatches, weights: PartWeights
 ) -> tuple[dict[ModuleID, Tensor], Any]:
-    losses, fwd_out = learner.shape_check.check(partial(_compute, learner), batch)
+    if learner.shape_check.is_done:
+        losses, fwd_out = _compute(learner, batch)
+    else:
+        losses, fwd_out = learner.shape_check.check(partial(_compute, learner), batch)
     return scale_part_losses(scale_losses(learner, losses), weights), fwd_out
 
 
@@ -230,15 +237,13 @@ def compute_losses(
     learner: LearnerInternals, fwd_out: ModuleBatches, batch: ModuleBatches
 ) -> dict[ModuleID, Tensor]:
     """One `compute_loss_for_module` per module of the batch. See `LearnerSpec.compute_losses`."""
-    return {
-        module_id: learner.compute_loss_for_module(
-            module_id=module_id,
-            config=learner.config_view(module_id),
-            batch=batch[module_id],
-            fwd_out=outputs,
+    losses = {}
+    for module_id, outputs in fwd_out.items():
+        config = learner.config_view(module_id)
+        losses[module_id] = learner.compute_loss_for_module(
+            module_id=module_id, config=config, batch=batch[module_id], fwd_out=outputs
         )
-        for module_id, outputs in fwd_out.items()
-    }
+    return losses
 
 
 @hookimpl
@@ -336,8 +341,6 @@ def accumulate_gradients(
         Losses, the outputs of the last part, gradients.
     """
     number = learner.config.accumulate
-    if number == 1:
-        return differentiate(batch, None)
     losses: dict[ModuleID, Tensor] = {}
     metrics: dict[str, Tensor] = {}
     slopes: dict[Layout, Tensor] = {}
