@@ -108,6 +108,38 @@ def test_an_override_is_called_and_reaches_the_provider_by_super():
     assert calls[-1] is learner.module["default_policy"]
 
 
+def test_an_attribute_that_was_set_before_the_build_is_called_in_place_of_the_provider():
+    learner = ActorCriticLearner(config=tiny_config("numpy"))
+    calls = []
+    learner.before_gradient_based_update = lambda *, timesteps: calls.append(timesteps)
+    learner.build()
+    learner.update(tiny_batch())
+    assert calls == [{}]
+
+
+def test_a_build_after_a_failed_one_binds_the_hooks_anew():
+    class FailsOnce(ActorCriticLearner):
+        fails = True
+
+        def configure_optimizers(self):
+            if self.fails:
+                self.fails = False
+                raise ZeroDivisionError
+            super().configure_optimizers()
+
+    learner = FailsOnce(config=tiny_config("numpy"))
+    with pytest.raises(ZeroDivisionError):
+        learner.build()
+    learner.build()
+    other = tiny_learner("numpy")
+    learner.update(tiny_batch())
+    other.update(tiny_batch())
+    assert (
+        learner.get_weights()["default_policy"]["pi.0.weight"]
+        == other.get_weights()["default_policy"]["pi.0.weight"]
+    ).all()
+
+
 def test_a_provider_that_takes_some_of_the_arguments_is_called_with_them():
     learner = tiny_learner("numpy")
     inputs = learner._get_exploration_inputs(module_id="default_policy", fwd_out={"action_dist_inputs": 7})

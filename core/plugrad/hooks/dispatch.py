@@ -20,6 +20,9 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.manager import HookManager, Plugin, specifications
 from plugrad.hooks.markers import hookimpl
 
+_BOUND = "_bound_hooks"
+"""The attribute with the names of those that were bound."""
+
 
 def hook_methods(cls: type[Any]) -> dict[str, str]:
     """`{method name: hook name}` for every method of `cls` that is a hook; its name has no leading underscore.
@@ -56,16 +59,22 @@ def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin])
     }
     manager = HookManager(plugins, ends, passed_on)
     manager.check_wrappable(methods.values())
+    attributes = vars(learner)
+    for method in attributes.pop(_BOUND, ()):  # of a build that failed
+        del attributes[method]
+    bound: dict[str, Callable[..., Any]] = {}
     for method, hook in methods.items():
-        vars(learner).pop(method, None)  # of a build that failed
         if manager.is_wrapped(hook):
-            setattr(learner, method, _with_wrappers(learner, getattr(base, method), hook, manager))
+            bound[method] = _with_wrappers(learner, getattr(base, method), hook, manager)
+        elif method in attributes:
+            continue  # somebody set it, as if it were overridden
         elif hook in passed_on:
             _, *arguments = inspect.signature(getattr(base, method)).parameters
             if (provider := manager.bound_provider(hook, learner, arguments)) is not None:
-                setattr(learner, method, provider)
+                bound[method] = provider
         elif (shown := _method(type(learner), base, method, hook)) is not getattr(type(learner), method):
-            setattr(learner, method, MethodType(shown, learner))
+            bound[method] = MethodType(shown, learner)
+    attributes.update({**bound, _BOUND: tuple(bound)})
     return manager
 
 
