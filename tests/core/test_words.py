@@ -28,7 +28,6 @@ WORDS = {
     "weighed": "scaled",
     "evened": "pad_minibatches",
     "provenance": "plugin_manifest",
-    "undo": "snapshot",
     "tower": "encoder",
     "towers": "encoders",
     "bury": "remove_worker",
