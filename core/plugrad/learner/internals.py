@@ -62,7 +62,7 @@ class LearnerInternals(LearnerProtocol, Protocol):
     weights_version: int
     finite: Tensor | None
     """Whether losses and gradients of the present step are finite; None outside a step."""
-    failure: str
+    _failure: str
     """The error of an update that failed and was not undone (`undo=False`); empty: none."""
     names_parameters: bool
     """Whether steps are taken again to find the parameters whose gradients are not finite."""

@@ -217,7 +217,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.counters: dict[str, int] = {}
         self.weights_version = 0
         self.finite: Tensor | None = None
-        self.failure = ""
+        self._failure = ""
         self.names_parameters = False
         self.shape_check: LossCheck = ShapeCheck(self)
         self.collective: Collective | None = None
@@ -338,11 +338,11 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """
         if not self._is_built and error:
             raise NotBuiltError(f"this {type(self).__name__} is not built: call build() first")
-        if self.failure and error:
+        if self._failure and error:
             raise NotUndoneError(
                 f"an update of this {type(self).__name__} failed and was not undone, because undo=False: its weights "
                 "may be those of half an update. Call restore_from_path(path) with a checkpoint, or train with "
-                f"config.training(undo=True). The update's error: {self.failure}"
+                f"config.training(undo=True). The update's error: {self._failure}"
             )
         return self._is_built
 
@@ -978,12 +978,12 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             ConfigError: the checkpoint has no such component; the message lists the existing ones.
             RestoreMismatchError: it does not fit this learner; nothing was changed.
         """
-        if component is None and self.failure:  # the whole state is replaced
-            failure, self.failure = self.failure, ""
+        if component is None and self._failure:  # the whole state is replaced
+            failure, self._failure = self._failure, ""
             try:
                 self.restore_from_path(path, hyperparameters=hyperparameters)
             except BaseException:
-                self.failure = failure
+                self._failure = failure
                 raise
             return
         self._check_is_built()

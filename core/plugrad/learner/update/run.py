@@ -135,7 +135,7 @@ class UpdateRun:
             snapshot.restore()
             learner.weights_version += 1
             if has_begun and not learner.config.undo:
-                learner.failure = f"{type(error).__name__}: {error}"
+                learner._failure = f"{type(error).__name__}: {error}"
                 error.add_note(NOT_UNDONE)
             raise
         return results
