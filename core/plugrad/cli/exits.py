@@ -22,7 +22,6 @@ from plugrad.errors import (
     MissingFrameworkError,
     PlugradError,
 )
-from plugrad.hooks.author_line import WHOLE_TRACEBACKS
 
 FAILED, USAGE, CLOSED_PIPE = 1, 2, 128 + SIGPIPE
 _DEBUG, _TYPED = "plugrad.debug", "plugrad.typed"
@@ -105,6 +104,10 @@ def debug_option(command: Any) -> Any:
     def remember(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if value and _DEBUG not in ctx.meta:
             ctx.meta[_DEBUG] = True
+            from plugrad.hooks.author_line import (
+                WHOLE_TRACEBACKS,
+            )  # late: it loads numpy, which help does not need
+
             before = os.environ.get(WHOLE_TRACEBACKS, "")
             os.environ[WHOLE_TRACEBACKS] = "1"  # also in workers
             ctx.call_on_close(lambda: os.environ.update({WHOLE_TRACEBACKS: before}))
