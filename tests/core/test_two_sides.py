@@ -14,7 +14,7 @@ import two_sides
 from tiny_runs import TINY, plugrad
 from two_sides import SPACES, Pair, changed, drawn, environment, partners
 
-from plugrad import AlgorithmConfig
+from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig
 from plugrad.action_rows import action_rows
 from plugrad.algorithm import Algorithm
 from plugrad.episodes import SingleAgentEpisode
@@ -277,10 +277,10 @@ def test_a_partner_of_another_size_is_refused_with_the_name_of_its_environment(
     with pytest.raises(SpaceMismatchError, match=rf"environment 'two_sides:{env.__name__}' \(found\)"):
         Algorithm.from_checkpoint(path, env=env)
     algorithm = ppo(found).build_algo()
-    before = algorithm.learner_group.get_weights()["default_module"]
+    before = algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID]
     with pytest.raises(SpaceMismatchError, match=r"this config|environment 'two_sides:"):
         algorithm.restore_from_path(path, component="rl_module")
-    after = algorithm.learner_group.get_weights()["default_module"]
+    after = algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID]
     algorithm.stop()
     assert all((before[key] == after[key]).all() for key in before)
 

@@ -92,12 +92,13 @@ def action_spaces_of_agents(env: AgentEnv, config: MultiAgentConfig) -> dict[Age
         ConfigError: `agent_to_module` does not fit the environment.
         SpaceMismatchError: an agent does not fit its module, see `check_fits_module`.
     """
-    spaces = {agent: env.action_space(agent) for agent in env.possible_agents}
+    spaces: dict[AgentID, Space[Any]] = {}
     modules = _agents_of_modules(env, config) if _names_spaces(config) else {}
-    for module_id, agents in reversed(modules.items()):
+    for module_id, agents in modules.items():
         check_fits_module(env, agents[0], module_id, config)
-        spaces |= {agent: spaces_for_module(env, agent, module_id, config)[1] for agent in agents}
-    return spaces
+        ordered = {agent: spaces_for_module(env, agent, module_id, config)[1] for agent in agents}
+        spaces = {**ordered, **spaces}
+    return {agent: env.action_space(agent) for agent in env.possible_agents} | spaces
 
 
 def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: MultiAgentConfig) -> None:
