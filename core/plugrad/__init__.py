@@ -1,17 +1,14 @@
 """plugrad: the training core of reinforcement learning.
 
 Learner and LearnerGroup as in RLlib, without RLlib, for any framework. Importing plugrad loads no framework, no plugin
-and no numpy: a name is loaded when it is first used. RLlib's older names are in `plugrad.legacy`; each warns.
+and no numpy: a name is loaded when it is first used. RLlib's older names are in
+the plugin `plugrad_rllib`; each warns.
 """
 
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from plugrad.deprecation.adapters import when_loaded
-from plugrad.legacy import ADAPTED_ROOMS
-from plugrad.legacy import find as _find_older_name
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm, AlgorithmBatch
@@ -107,9 +104,6 @@ _PLACES = {
 
 __path__.append(str(Path(__file__).with_name("moved")))  # older import paths, each with a warning
 
-for _room, _adapt in ADAPTED_ROOMS.items():
-    when_loaded(_room, _adapt)
-
 if not TYPE_CHECKING:  # a type checker refuses names that do not exist
 
     def __getattr__(name: str) -> Any:
@@ -122,7 +116,9 @@ if not TYPE_CHECKING:  # a type checker refuses names that do not exist
         elif not name.startswith("_") and find_spec(f"plugrad.{name}"):
             return import_module(f"plugrad.{name}")
         else:
-            return _find_older_name(name)
+            from plugrad.deprecation.older_names import find_older_name
+
+            return find_older_name(name)
         globals()[name] = value
         return value
 

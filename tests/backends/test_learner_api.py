@@ -45,11 +45,11 @@ from plugrad.errors import (
     UnknownModuleError,
 )
 from plugrad.hooks.backend_spec import Capability
-from plugrad.legacy.additional import OlderUpdates
-from plugrad.legacy.learner import OlderLearner
-from plugrad.legacy.saving import OlderSaving
 from plugrad.optimizers import make_optimizer
 from plugrad_ppo import PPOConfig, PPOLearner
+from plugrad_rllib.additional import OlderUpdates
+from plugrad_rllib.learner import OlderLearner
+from plugrad_rllib.saving import OlderSaving
 
 P = DEFAULT_MODULE_ID
 OPTIMIZER = f"{P}_{DEFAULT_OPTIMIZER}"

@@ -13,10 +13,10 @@ from plugrad.config import SECTIONS
 from plugrad.errors import CheckpointError, ConfigError, LossError, RestoreMismatchError, UnknownModuleError
 from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import get_algorithm
-from plugrad.legacy.instead import INSTEAD
 from plugrad_bc import BCConfig
 from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig, PPOLearner
+from plugrad_rllib.instead import INSTEAD
 
 
 def config(backend, **training):

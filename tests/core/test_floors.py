@@ -150,17 +150,6 @@ def is_built_on(package: str, name: str) -> bool:
     return exported in import_module(module).__all__
 
 
-def test_rllibs_older_names_are_known_to_the_top_alone():
-    importers = {importer for importer, subpackage in imports(CORE) if subpackage == "legacy"}
-    assert importers == {TOP}
-    quoted = [
-        str(path.relative_to(CORE))
-        for path in CORE.rglob("*.py")
-        if "legacy" not in path.parts and re.search(r"[\"']plugrad\.legacy", path.read_text(encoding="utf-8"))
-    ]
-    assert quoted == []
-
-
 def test_few_files_of_the_core_are_in_no_folder():
     assert len([each for each in CORE.glob("*.py") if each.stem not in (TOP, "__main__")]) <= MOST_LOOSE_FILES
 

@@ -45,16 +45,6 @@ def test_numpy_and_gymnasium_are_not_imported_by(door: str) -> None:
     assert modules_after(DOORS[door]) & {"numpy", "gymnasium", "rich"} == set()
 
 
-def test_older_names_come_with_the_room_that_they_are_of() -> None:
-    code = """
-from plugrad.learner import Learner
-assert Learner.additional_update and "plugrad.group" not in __import__("sys").modules
-from plugrad.group import LearnerGroup
-assert LearnerGroup.async_update
-"""
-    assert "plugrad.legacy.group" in modules_after(code)
-
-
 def modules_after(code: str) -> set[str]:
     """The modules that a new process has imported after some code."""
     code = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"

@@ -1,5 +1,6 @@
 """RLlib's older names: they work with a warning, and overrides of them are called, once, inside the wrappers."""
 
+import inspect
 import subprocess
 import sys
 import warnings
@@ -13,10 +14,18 @@ from target_learning import BootstrappingLearner
 import plugrad
 from plugrad import ALL_MODULES, Columns, Learner, hookimpl
 from plugrad import DEFAULT_MODULE_ID as P
-from plugrad.deprecation.adapters import Adaptable, adapt_subclasses
+from plugrad.config import Config
+from plugrad.deprecation import older_names
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
-from plugrad.legacy import NAMES
 from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
+from plugrad_rllib import NAMES
+from plugrad_rllib.additional import OlderUpdates
+from plugrad_rllib.arguments import RENAMED_ARGUMENTS
+from plugrad_rllib.group import OlderLearnerGroup
+from plugrad_rllib.learner import OlderLearner
+from plugrad_rllib.rl_module import OlderRLModule
+from plugrad_rllib.saving import OlderSaving
+from plugrad_rllib.settings import RENAMED_SETTINGS, OlderConfig
 
 STEPS = {"num_env_steps_sampled_lifetime": 50}
 SCHEDULE = [[0, 0.01], [100, 0.0]]
@@ -65,7 +74,7 @@ def test_a_name_that_never_was_is_an_attribute_error():
 
 
 def test_importing_plugrad_warns_of_nothing_and_loads_no_older_class():
-    code = "import plugrad, sys; assert 'plugrad.legacy.specs' not in sys.modules"
+    code = "import plugrad, sys; assert 'plugrad_rllib' not in sys.modules"
     subprocess.run([sys.executable, "-W", "error::DeprecationWarning:plugrad", "-c", code], check=True)
 
 
@@ -654,21 +663,71 @@ def test_an_override_of_a_renamed_attribute_is_called():
     assert heard == [learner]
 
 
-def test_classes_are_adapted_whether_they_are_made_before_or_after():
-    class Base(Adaptable):
-        pass
+def test_the_core_spells_the_names_that_the_plugin_knows():
+    assert frozenset(NAMES) == older_names.OF_PLUGRAD
+    assert dict(older_names.OF_SECTIONS) == {
+        **{section: frozenset(names) for section, names in RENAMED_SETTINGS.items()},
+        "training": frozenset({"model", *RENAMED_SETTINGS["training"]}),
+    }
+    overrides = {method: old for method, (_, old) in RENAMED_ARGUMENTS.items() if hasattr(Learner, method)}
+    del overrides["additional_update_for_module"]  # an older name itself
+    assert dict(older_names.OF_OVERRIDES) == overrides
 
-    class Before(Base):
-        pass
 
-    class Other(Adaptable):
-        pass
+def test_every_older_attribute_is_replaced_when_the_plugin_is_loaded():
+    older_names.older_names("this test")
+    for cls in (Learner, plugrad.LearnerGroup, plugrad.RLModule, plugrad.MultiRLModule, Config):
+        for name in older_names.OF_CLASSES[cls.__name__]:
+            assert not isinstance(inspect.getattr_static(cls, name), older_names.OlderName), name
 
-    seen = []
-    adapt_subclasses(Base, seen.append)
 
-    class After(Before):
-        pass
+def test_no_attribute_of_the_plugin_is_unknown_to_the_core():
+    sources = {
+        "Learner": (OlderLearner, OlderUpdates, OlderSaving),
+        "LearnerGroup": (OlderLearnerGroup, OlderSaving),
+        "Config": (OlderConfig,),
+        "RLModule": (OlderRLModule,),
+        "MultiRLModule": (OlderRLModule,),
+    }
+    for owner, classes in sources.items():
+        names = {name for each in classes for name in vars(each) if not name.startswith("__")}
+        assert names - {"_additional_update_of"} == set(older_names.OF_CLASSES[owner])
 
-    assert seen == [Before, After]
-    assert Other not in seen
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "class Mine(Learner):\n    def compute_loss(self, **given): ...",
+        "class Mixin:\n    def save_state(self, path): ...\nclass Mine(Mixin, Learner): ...",
+        "class Mine(Learner):\n    def update(self, batch, *, num_iters=1): ...",
+        "class Mine(Learner):\n    def configure_optimizers_for_module(self, module_id, hps): ...",
+        "from plugrad import LearnerGroup\nclass Mine(LearnerGroup):\n    def async_update(self, batch): ...",
+        "AlgorithmConfig().training(num_sgd_iter=3)",
+        "AlgorithmConfig().resources",
+        "Learner.hps",
+    ],
+)
+def test_an_older_name_is_met_wherever_it_stands_first(body):
+    code = f"import warnings\nwarnings.simplefilter('ignore')\nfrom plugrad import AlgorithmConfig, Learner\n{body}"
+    assert "plugrad_rllib" in loaded_after(code)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "class Mine(Learner):\n    def compute_loss_for_module(self, *, module_id, config, batch, fwd_out): ...",
+        "class Mine(Learner):\n    def update(self, batch=None, *, num_epochs=None, **settings): ...",
+        "from plugrad import LearnerGroup\nclass Mine(LearnerGroup):\n    def help(self): ...",
+        "AlgorithmConfig().training(num_epochs=3)",
+        "from plugrad import *",
+    ],
+)
+def test_code_of_today_loads_no_plugin_of_older_names(body):
+    assert "plugrad_rllib" not in loaded_after(f"from plugrad import AlgorithmConfig, Learner\n{body}")
+
+
+def loaded_after(code):
+    code = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()

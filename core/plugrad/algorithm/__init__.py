@@ -2,8 +2,5 @@
 
 from plugrad.algorithm.algorithm import Algorithm
 from plugrad.algorithm.batch import AlgorithmBatch
-from plugrad.deprecation import loaded
 
 __all__ = ["Algorithm", "AlgorithmBatch"]
-
-loaded(__name__)

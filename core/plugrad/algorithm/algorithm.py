@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from operator import index
 from time import perf_counter
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from plugrad.algorithm.modules import ChangingAlgorithm
 from plugrad.algorithm.sample_requests import RequestingAlgorithm
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.config.serialize import encode
+from plugrad.deprecation import unknown_attribute
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group import LearnerGroup
@@ -54,6 +55,11 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         run_directory: where `plugrad train` keeps the run, for listeners that write files; None elsewhere.
         stop_reason: the argument of `ask_to_stop`, or None. Your own loop should end when it is set.
     """
+
+    if not TYPE_CHECKING:  # a type checker refuses attributes that do not exist
+
+        def __getattr__(self, name: str) -> Any:
+            return unknown_attribute(self, "Algorithm", name)
 
     def __init__(self, config: Any) -> None:
         config = config.debugging(seed=fresh_seed() % 2**31) if config.seed is None else config

@@ -11,8 +11,5 @@ class MyConfig(AlgorithmConfig):
 
 from plugrad.config.config import Config
 from plugrad.config.fields import SECTIONS, FieldInfo, field
-from plugrad.deprecation import loaded
 
 __all__ = ["SECTIONS", "Config", "FieldInfo", "field"]
-
-loaded(__name__)

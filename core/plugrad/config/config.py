@@ -21,10 +21,12 @@ from plugrad.config.rules import (
     use_standbys,
 )
 from plugrad.config.sampling_settings import SamplingSettings
+from plugrad.deprecation import with_older_names
 from plugrad.importing.names import resolve_name
 from plugrad.types import ModuleID
 
 
+@with_older_names
 @dataclass(frozen=True, kw_only=True)
 class Config(SamplingSettings):
     """Settings of a Learner, a LearnerGroup or an Algorithm.

@@ -14,7 +14,7 @@ from plugrad.config import serialize
 from plugrad.config.checks import checked
 from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
 from plugrad.config.rules import without_ineffective_overrides
-from plugrad.deprecation import adaptable, hint_for
+from plugrad.deprecation import UnknownAttribute, hint_for, older_settings
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import importable_name, in_main_by_value
 
@@ -131,8 +131,8 @@ class FluentConfig:
 
     # --- a frozen object ------------------------------------------------------------------------------------
 
-    @adaptable
     def _change(self, section: str, settings: dict[str, Any]) -> Self:
+        self, settings = older_settings(self, section, settings)
         _refuse_unknown(type(self), settings, call=f"{section}()", section=section)
         changed = self.changed(**settings)
         if settings:
@@ -148,8 +148,11 @@ class FluentConfig:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            hint = hint_for(name) or did_you_mean(name, config_fields(type(self)))
-            raise AttributeError(f"{type(self).__name__} has no setting {name!r}.{hint}")
+            def say() -> str:
+                hint = hint_for(name) or did_you_mean(name, config_fields(type(self)))
+                return f"{type(self).__name__} has no setting {name!r}.{hint}"
+
+            raise UnknownAttribute(name, self, say)
 
     def __del__(self) -> None:
         hint = self.__dict__.get("_unused")

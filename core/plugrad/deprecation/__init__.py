@@ -1,15 +1,28 @@
-"""Older names that keep working: `renaming` has names that changed, `adapters` lets code for an older API plug in."""
+"""Warnings at the user's line, and RLlib's older names, which the plugin `plugrad_rllib` knows."""
 
-from plugrad.deprecation.adapters import Adaptable, adaptable, hint_for, loaded
+from plugrad.deprecation.older_names import (
+    HasOlderNames,
+    UnknownAttribute,
+    call_with_older_arguments,
+    hint_for,
+    older_keywords,
+    older_settings,
+    unknown_attribute,
+    with_older_names,
+)
 from plugrad.deprecation.renaming import moved_module, renamed, renamed_names, warn_renamed
 
 __all__ = [
-    "Adaptable",
-    "adaptable",
+    "HasOlderNames",
+    "UnknownAttribute",
+    "call_with_older_arguments",
     "hint_for",
-    "loaded",
     "moved_module",
+    "older_keywords",
+    "older_settings",
     "renamed",
     "renamed_names",
+    "unknown_attribute",
     "warn_renamed",
+    "with_older_names",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-_PASSED_OVER = ("plugrad", "abc", "contextlib", "importlib", "typing")
+_PASSED_OVER = ("plugrad", "plugrad_rllib", "abc", "contextlib", "importlib", "typing")
 """Packages whose frames stand between a user's line and the warning."""
 
 

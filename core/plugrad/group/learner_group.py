@@ -9,7 +9,7 @@ from os.path import abspath
 from typing import Any, Self
 
 from plugrad.config import Config
-from plugrad.deprecation import Adaptable, adaptable
+from plugrad.deprecation import HasOlderNames, call_with_older_arguments
 from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting_learner import ActingLearner
@@ -33,8 +33,13 @@ from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE
 STATE_AFTER_UPDATE = "_rl_module_state_after_update"
 """The key of the modules' state in the first learner's results with `return_state=True`; the name is RLlib's."""
 
+SETTINGS_OF_UPDATE = frozenset(
+    {"minibatch_size", "num_epochs", "shuffle_batch_per_epoch", "num_total_minibatches"}
+)
+"""Arguments of `update` that the learners take."""
 
-class LearnerGroup(Adaptable):
+
+class LearnerGroup(HasOlderNames):
     """Trains with one learner in this process (`num_learners=0`) or with several in Ray actors.
 
     Each learner computes its share of a batch; gradients, losses and metrics are reduced over all learners, so that
@@ -59,7 +64,6 @@ class LearnerGroup(Adaptable):
         LearnerTimeoutError: the learners were not built within `build_timeout_s`.
     """
 
-    @adaptable
     def __init__(
         self,
         *,
@@ -113,7 +117,6 @@ class LearnerGroup(Adaptable):
 
     # --- update -------------------------------------------------------------------------------------------------
 
-    @adaptable
     def update(
         self,
         batch: Any = None,
@@ -148,6 +151,11 @@ class LearnerGroup(Adaptable):
             LearnerTimeoutError: learners do not answer and cannot be replaced.
             QueueFullError: with `async_update` and `on_full="raise"`, too many updates are in flight.
         """
+        if unknown := {name: settings.pop(name) for name in settings.keys() - SETTINGS_OF_UPDATE}:
+            settings |= {"batch": batch, "episodes": episodes, "timesteps": timesteps}
+            settings |= {"async_update": async_update, "return_state": return_state}
+            results: Results = call_with_older_arguments(LearnerGroup.update, self, unknown, settings)
+            return results
         settings["timesteps"] = timesteps
         work = partial(self._update, batch, episodes, settings, return_state)
         if not async_update:

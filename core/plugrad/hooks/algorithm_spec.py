@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from plugrad.config import Config
-from plugrad.deprecation import adaptable
 from plugrad.hooks.hook_caller import HookCaller
 from plugrad.hooks.markers import learner_method
 from plugrad.module_spec import RLModuleSpec
@@ -69,7 +68,6 @@ class AlgorithmSpec(HookCaller, Protocol):
         return self._provide("get_exploration_inputs", module_id=module_id, fwd_out=fwd_out)
 
     @learner_method
-    @adaptable
     def compute_loss_for_module(
         self,
         *,
@@ -103,7 +101,6 @@ class AlgorithmSpec(HookCaller, Protocol):
         )
 
     @learner_method
-    @adaptable
     def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
         """Register the optimizers of one module. Default: one, from `config.optimizer`, over all its parameters.
 
@@ -176,7 +173,6 @@ class AlgorithmSpec(HookCaller, Protocol):
         return self._provide("get_noise_columns", module_id=module_id, config=config)
 
     @learner_method
-    @adaptable
     def postprocess_gradients_for_module(
         self,
         *,

@@ -14,7 +14,7 @@ from functools import wraps
 from types import MethodType
 from typing import Any
 
-from plugrad.deprecation import adaptable
+from plugrad.deprecation import older_keywords
 from plugrad.hooks import tracing
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.manager import HookManager, Plugin, specifications
@@ -84,7 +84,7 @@ def _only_calls_provider(cls: type[Any], base: type[Any], method: str) -> bool:
     if getattr(cls, method) is not declared or "specification" not in vars(declared):
         return False
     _, *parameters = inspect.signature(declared).parameters.values()
-    is_adapted = bool(vars(declared).get("call_adapters"))
+    is_adapted = hasattr(declared, "__wrapped__")  # by the plugin of older names: it takes `hps=`, too
     return not is_adapted and all(
         each.default is each.empty and each.kind is not each.VAR_KEYWORD for each in parameters
     )
@@ -126,10 +126,10 @@ def _with_wrappers(
     names = None if takes_any else signature.parameters.keys() - {"self"}
     chain = manager.chain(hook)
 
-    @adaptable
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs.keys() != names:  # otherwise there is nothing to bind
+            kwargs = older_keywords(self, kwargs)
             bound = signature.bind(self, *args, **kwargs)
             bound.apply_defaults()
             kwargs = {name: value for name, value in bound.arguments.items() if name != "self"}

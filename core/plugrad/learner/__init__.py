@@ -7,10 +7,7 @@
 - `acting`: actions and policies.
 """
 
-from plugrad.deprecation import loaded
 from plugrad.learner.learner import Learner, build_learner
 from plugrad.learner.update.connectors import PiecePerModule, split_into_sequences
 
 __all__ = ["Learner", "PiecePerModule", "build_learner", "split_into_sequences"]
-
-loaded(__name__)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import wraps
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Never, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from plugrad.batch import Batch, check_observation_values, check_observations
 from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
 from plugrad.config import Config
-from plugrad.deprecation import Adaptable, adaptable, renamed
+from plugrad.deprecation import HasOlderNames, call_with_older_arguments, renamed, unknown_attribute
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, NotBuiltError, NotUndoneError
 from plugrad.gradients import Gradients, Layout
@@ -135,7 +135,7 @@ def _locked(
     return call
 
 
-class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
+class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNames):
     """Trains the modules of one process: computes losses and gradients, steps optimizers, saves and restores state.
 
         learner = PPOLearner(config=config)
@@ -185,6 +185,11 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     framework: ClassVar[str | None] = None
     """The backend that a subclass is written for; None: any."""
     TOTAL_LOSS_KEY: ClassVar[str] = TOTAL_LOSS_KEY
+
+    if not TYPE_CHECKING:  # a type checker refuses attributes that do not exist
+
+        def __getattr__(self, name: str) -> Any:
+            return unknown_attribute(self, "Learner", name)
 
     def __init__(
         self,
@@ -446,10 +451,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     # --- update ---------------------------------------------------------------------------------------------
 
-    @adaptable
     @_locked
     def update(
         self,
+        /,
         batch: Any = None,
         *,
         episodes: Sequence[Any] | None = None,
@@ -458,6 +463,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         num_epochs: int | None = None,
         shuffle_batch_per_epoch: bool | None = None,
         num_total_minibatches: int = 0,
+        **unknown: Never,
     ) -> dict[ModuleID, dict[str, Any]]:
         """Train on a batch or on episodes. On an error the learner is left as it was before.
 
@@ -473,6 +479,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             shuffle_batch_per_epoch: whether each pass has a new order; None: as the config says.
             num_total_minibatches: if above 0, exactly this many minibatches, instead of `num_epochs` passes; rounded
                 up to a multiple of `accumulate`.
+            **unknown: arguments that RLlib had in older versions, which the plugin `plugrad_rllib` translates.
 
         Returns:
             Results of each trained module and of all, `{module_id: {name: float or array}, ALL_MODULES: {...}}`.
@@ -487,6 +494,14 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             NotUndoneError: an update before it failed with `undo=False`.
             ResultError: `compile_results` returned something that `update` cannot return.
         """
+        if unknown:
+            given = {"batch": batch, "episodes": episodes, "timesteps": timesteps}
+            given |= {"minibatch_size": minibatch_size, "num_epochs": num_epochs}
+            given |= {"shuffle_batch_per_epoch": shuffle_batch_per_epoch}
+            given |= {"num_total_minibatches": num_total_minibatches}
+            results: dict[ModuleID, dict[str, Any]]
+            results = call_with_older_arguments(Learner.update, self, unknown, given)
+            return results
         self._check_is_built()
         spec = self._update_run.minibatch_spec(
             minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches

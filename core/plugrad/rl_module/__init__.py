@@ -1,6 +1,5 @@
 """RLModules: the module classes, their training and inference modes, and their weights on disk."""
 
-from plugrad.deprecation import loaded
 from plugrad.rl_module.multi_rl_module import MultiRLModule
 from plugrad.rl_module.network_module import NetworkModule
 from plugrad.rl_module.outputs import check_numbers, columns_of_outputs
@@ -17,5 +16,3 @@ __all__ = [
     "check_same_arrays",
     "columns_of_outputs",
 ]
-
-loaded(__name__)

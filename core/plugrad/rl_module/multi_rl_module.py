@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+from plugrad.deprecation import with_older_names
 from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
 from plugrad.rl_module.rl_module import RLModule
 from plugrad.rl_module.saved_weights import SavesWeights
@@ -10,6 +11,7 @@ from plugrad.rl_module.state_check import check_same_arrays, weights_of_state
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 
+@with_older_names
 class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
     """Modules by id: a mapping `{module_id: RLModule}`, such as `learner.module`.
 

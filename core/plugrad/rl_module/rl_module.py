@@ -9,7 +9,7 @@ import gymnasium as gym
 
 import plugrad.numpy_ops as numpy_ops
 from plugrad.columns import Columns
-from plugrad.deprecation import Adaptable, renamed
+from plugrad.deprecation import HasOlderNames, renamed
 from plugrad.distributions import Distribution, distribution_class, mask_logits
 from plugrad.errors import ConfigError
 from plugrad.networks import Network
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plugrad.rl_module.multi_rl_module import MultiRLModule
 
 
-class RLModule(SavesWeights, Adaptable):
+class RLModule(SavesWeights, HasOlderNames):
     """A policy (and value) network that a learner trains and that acts in env runners.
 
     Derive from your backend's class, such as `TorchRLModule`. Make the layers in `setup`. Compute columns in

@@ -15,7 +15,7 @@ from inspect import getattr_static
 from types import MethodType
 from typing import Any
 
-from plugrad.legacy.warning import warn_older
+from plugrad_rllib.warning import warn_older
 
 _BENEATH = "_beneath_bridges"
 _CALLED = "_called_by_older_name"

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
-from plugrad.deprecation import hint_for
 from plugrad.errors import ConfigError
 
 _BATCHES = (
@@ -226,28 +224,15 @@ INSTEAD_ON_ALGORITHMS = MappingProxyType(
 """`{attribute of stable-baselines3's or RLlib's algorithm: what to use}`."""
 
 
-def no_attribute(found: Any, name: str, instead: Mapping[str, str]) -> Any:
-    """Answer `__getattr__` of a class: raise the error of an unknown attribute, which says what to use.
-
-    Args:
-        found: the object.
-        name: of the attribute.
-        instead: `{attribute: what to use}`; for another one the error is Python's, or that of a property.
-
-    Raises:
-        AttributeError: always.
-    """
-    if name not in instead:
-        return object.__getattribute__(found, name)
-    raise AttributeError(
-        f"{type(found).__name__!r} object has no attribute {name!r}. Here: {instead[name]}.",
-        name=name,
-        obj=found,
-    )
+BY_KIND: Mapping[str, Mapping[str, str]] = {
+    "setting": INSTEAD,
+    "Learner": INSTEAD_ON_LEARNERS,
+    "Algorithm": INSTEAD_ON_ALGORITHMS,
+}
 
 
 def refuse(names: Iterable[str], *, call: str) -> None:
     """Raise `ConfigError` for the first name that RLlib has and plugrad does not."""
     for name in names:
         if name in INSTEAD:
-            raise ConfigError(f"{call}: plugrad has no {name}=.{hint_for(name)}", field=name)
+            raise ConfigError(f"{call}: plugrad has no {name}=. Here: {INSTEAD[name]}.", field=name)

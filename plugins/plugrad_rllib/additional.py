@@ -9,10 +9,10 @@ from inspect import signature
 from typing import Any, cast
 
 from plugrad.learner import Learner
-from plugrad.legacy.arguments import accepted
-from plugrad.legacy.constants import KL_KEY, LEARNER_RESULTS_CURR_KL_COEFF_KEY, LEARNER_RESULTS_CURR_LR_KEY
-from plugrad.legacy.overrides import is_beneath, newer, older
 from plugrad.types import ALL_MODULES, ModuleID
+from plugrad_rllib.arguments import accepted
+from plugrad_rllib.constants import KL_KEY, LEARNER_RESULTS_CURR_KL_COEFF_KEY, LEARNER_RESULTS_CURR_LR_KEY
+from plugrad_rllib.overrides import is_beneath, newer, older
 
 AFTER = "after_gradient_based_update"
 ADDITIONAL = ("additional_update", "additional_update_for_module")

@@ -13,12 +13,12 @@ from plugrad.config import field as setting
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.hooks.registry import algorithms_beside, get_algorithm
 from plugrad.learner import Learner
-from plugrad.legacy.arguments import RENAMED, ConvertsToConfig
-from plugrad.legacy.constants import TorchCompileWhatToCompile
-from plugrad.legacy.warning import warn_older
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.types import ModuleID
+from plugrad_rllib.arguments import RENAMED, ConvertsToConfig
+from plugrad_rllib.constants import TorchCompileWhatToCompile
+from plugrad_rllib.warning import warn_older
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from plugrad.legacy.overrides import beneath, older, older_method
+from plugrad_rllib.overrides import beneath, older, older_method
 
 StrPath = str | os.PathLike[str]
 

@@ -9,32 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from plugrad.checkpoint.disk import refuse_links
-from plugrad.deprecation.adapters import adapt_calls, adapt_subclasses, add_names
 from plugrad.learner import Learner
 from plugrad.learner.state import checkpoint as checkpointing
 from plugrad.learner.state.state import restore_on_error
-from plugrad.legacy.additional import ADDITIONAL, OlderUpdates, cross_after_update
-from plugrad.legacy.arguments import (
-    TAKES_HPS,
-    Hyperparameters,
-    call_update,
-    call_with_config,
-    translate_overrides,
-)
-from plugrad.legacy.instead import INSTEAD_ON_LEARNERS, no_attribute
-from plugrad.legacy.overrides import (
-    Bridge,
-    beneath,
-    honour_overrides,
-    is_called,
-    is_overridden,
-    newer,
-    older,
-    older_method,
-    same_arguments,
-)
-from plugrad.legacy.saving import OlderSaving, StrPath, cross_restore, cross_save
-from plugrad.legacy.warning import warn_older
 from plugrad.types import (
     ALL_MODULES,
     COMPONENT_OPTIMIZER,
@@ -45,6 +22,27 @@ from plugrad.types import (
     ModuleID,
     Tensor,
 )
+from plugrad_rllib.additional import ADDITIONAL, OlderUpdates, cross_after_update
+from plugrad_rllib.arguments import (
+    TAKES_HPS,
+    Hyperparameters,
+    takes_hps,
+    translate_overrides,
+)
+from plugrad_rllib.overrides import (
+    Bridge,
+    beneath,
+    honour_overrides,
+    is_called,
+    is_overridden,
+    newer,
+    older,
+    older_method,
+    same_arguments,
+)
+from plugrad_rllib.saving import OlderSaving, StrPath, cross_restore, cross_save
+from plugrad_rllib.subclasses import adapt_subclasses, add_names
+from plugrad_rllib.warning import warn_older
 
 OPTIMIZER_FOLDER = "optimizer_state"
 """Where, within a checkpoint's directory, an overridden `_save_optimizers` writes its own files."""
@@ -52,9 +50,6 @@ OPTIMIZER_FOLDER = "optimizer_state"
 
 class OlderLearner:
     """What a Learner was called with before Ray 2.38, and what its subclasses overrode."""
-
-    def __getattr__(self: Any, name: str) -> Any:
-        return no_attribute(self, name, INSTEAD_ON_LEARNERS)
 
     @property
     def _module(self: Any) -> Any:
@@ -175,8 +170,7 @@ BRIDGES = (
 def adapt() -> None:
     """Make the older names and arguments of a Learner work, and overrides by them."""
     add_names(Learner, OlderLearner, OlderUpdates, OlderSaving)
-    adapt_calls(Learner.update, call_update)
     for name in TAKES_HPS:
-        adapt_calls(getattr(Learner, name), call_with_config)
+        setattr(Learner, name, takes_hps(getattr(Learner, name)))
     adapt_subclasses(Learner, translate_overrides)
     adapt_subclasses(Learner, partial(honour_overrides, Learner, BRIDGES))

@@ -1,15 +1,13 @@
 """Older arguments: `hps=` for `config=`, `num_iters=` for `num_epochs=`, `reduce_fn=`; in calls and in overrides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import signature
 from typing import Any, ClassVar
 
-from plugrad.deprecation.adapters import adapt_calls, adaptable, is_adaptable
 from plugrad.learner import Learner
-from plugrad.legacy.instead import refuse
-from plugrad.legacy.minibatches import results_of_minibatches
-from plugrad.legacy.warning import warn_older
+from plugrad_rllib.minibatches import results_of_minibatches
+from plugrad_rllib.warning import warn_older
 
 RENAMED = {"learning_rate": "lr", "lr_schedule": "lr"}
 """Fields of `LearnerHyperparameters` that a config names otherwise."""
@@ -20,7 +18,6 @@ RENAMED_ARGUMENTS = {
     "update": ("num_epochs", "num_iters"),
 }
 """`{method: (argument, its older name)}`."""
-_NOT_GIVEN: Any = object()
 
 
 class ConvertsToConfig:
@@ -67,16 +64,32 @@ class Hyperparameters:
         return Hyperparameters(self.config.get_config_for_module(module_id))
 
 
-# --- adapters of calls ----------------------------------------------------------------------------------------------
+# --- calls ----------------------------------------------------------------------------------------------------------
 
 
-def call_with_config(method: Callable[..., Any], learner: Learner, *args: Any, **kwargs: Any) -> Any:
-    """Call a learner's method with `config=` where it is given `hps=`."""
-    if "hps" in kwargs:
-        if not isinstance(kwargs["hps"], Hyperparameters):
-            warn_older("hps=", "config=")
-        kwargs["config"] = _config_of(learner, kwargs.pop("hps"))
-    return method(learner, *[_config_of(learner, each) for each in args], **kwargs)
+def takes_hps(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A learner's method that can be called with `hps=` in place of `config=`."""
+    if "takes_hps" in vars(method):
+        return method
+
+    @wraps(method)
+    def call(learner: Learner, *args: Any, **kwargs: Any) -> Any:
+        given = [_config_of(learner, each) for each in args]
+        return method(learner, *given, **with_config(learner, kwargs))
+
+    vars(call)["takes_hps"] = True
+    return call
+
+
+def with_config(learner: Learner, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a learner's method with `config=` in place of `hps=`."""
+    if "hps" not in arguments:
+        return arguments
+    hps = arguments["hps"]
+    if not isinstance(hps, Hyperparameters):
+        warn_older("hps=", "config=")
+    others = {name: value for name, value in arguments.items() if name != "hps"}
+    return {**others, "config": _config_of(learner, hps)}
 
 
 def _config_of(learner: Learner, given: Any) -> Any:
@@ -85,33 +98,26 @@ def _config_of(learner: Learner, given: Any) -> Any:
     return given.to_config(learner.config) if isinstance(given, ConvertsToConfig) else given
 
 
-def call_update(update: Callable[..., Any], *args: Any, reduce_fn: Any = _NOT_GIVEN, **kwargs: Any) -> Any:
-    """Call `Learner.update` where it may be given `num_iters=` or `reduce_fn=`, which gets one result a minibatch."""
-    call = partial(update, *args, **_settings_of_today(kwargs))
-    if reduce_fn is _NOT_GIVEN:
-        return call()
-    return _reduction(reduce_fn)(results_of_minibatches(args[0], call))
-
-
-def call_group_update(
-    update: Callable[..., Any], *args: Any, reduce_fn: Any = _NOT_GIVEN, **kwargs: Any
+def call_update(
+    update: Callable[..., Any], owner: Any, older: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> Any:
-    """Call `LearnerGroup.update` likewise; its `reduce_fn` gets one result a learner."""
-    results = update(*args, **_settings_of_today(kwargs))
-    return results if reduce_fn is _NOT_GIVEN else _reduction(reduce_fn)(results)
+    """Call `update` with `num_iters=` or `reduce_fn=`, which gets one result a minibatch, of a group one a learner.
 
-
-def _settings_of_today(settings: dict[str, Any]) -> dict[str, Any]:
-    refuse(settings, call="update()")
-    if "num_iters" in settings:
+    Args:
+        update: the method of Learner or LearnerGroup.
+        owner: a Learner or a LearnerGroup.
+        older: these arguments.
+        settings: all others.
+    """
+    call = partial(update, owner, **settings)
+    if "num_iters" in older:
         warn_older("num_iters=", "num_epochs=")
-        settings["num_epochs"] = settings.pop("num_iters")
-    return settings
-
-
-def _reduction(reduce_fn: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        call = partial(call, num_epochs=older["num_iters"])
+    if "reduce_fn" not in older:
+        return call()
     warn_older("reduce_fn=", "the results as they are: means over the minibatches")
-    return reduce_fn or (lambda results: results)
+    results = results_of_minibatches(owner, call) if isinstance(owner, Learner) else call()
+    return results if older["reduce_fn"] is None else older["reduce_fn"](results)
 
 
 # --- adapter of subclasses ------------------------------------------------------------------------------------------
@@ -152,15 +158,8 @@ def _translated(cls: type[Any], name: str, override: Callable[..., Any]) -> Call
 def _let_parents_take_hps(cls: type[Any], name: str) -> None:
     for parent in cls.__mro__[1:]:
         method = vars(parent).get(name)
-        if method is not None and not is_adaptable(method):
+        if method is not None:
             setattr(parent, name, takes_hps(method))
-
-
-def takes_hps(method: Callable[..., Any]) -> Callable[..., Any]:
-    """An override that can be called with `hps=` in place of `config=`, as the Learner's own method."""
-    adapted = adaptable(method)
-    adapt_calls(adapted, call_with_config)
-    return adapted
 
 
 def accepted(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from plugrad.deprecation.adapters import adapt_subclasses, add_names
-from plugrad.legacy.overrides import Bridge, beneath, honour_overrides, older
-from plugrad.legacy.warning import warn_older
 from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.types import Tensor
+from plugrad_rllib.overrides import Bridge, beneath, honour_overrides, older
+from plugrad_rllib.subclasses import adapt_subclasses, add_names
+from plugrad_rllib.warning import warn_older
 
 
 class OlderRLModule:

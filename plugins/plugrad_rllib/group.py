@@ -1,41 +1,45 @@
 """Older methods of a LearnerGroup: each does what its name did, by the methods of today."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
-from plugrad.deprecation.adapters import adapt_calls, adapt_subclasses, add_names
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.learner import Learner
 from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.legacy.arguments import call_group_update
-from plugrad.legacy.overrides import Bridge, honour_overrides, newer, older, older_method, same_arguments
-from plugrad.legacy.saving import OlderSaving, cross_restore, cross_save
-from plugrad.legacy.warning import warn_older
 from plugrad.types import COMPONENT_RL_MODULE, ModuleID
+from plugrad_rllib.overrides import Bridge, honour_overrides, newer, older, older_method, same_arguments
+from plugrad_rllib.saving import OlderSaving, cross_restore, cross_save
+from plugrad_rllib.subclasses import adapt_subclasses, add_names
+from plugrad_rllib.warning import warn_older
 
 ResultsList = list[dict[str, Any]]
 
 
-def init_group(init: Callable[..., None], group: Any, *specs: Any, **settings: Any) -> None:
-    """Call `LearnerGroup.__init__` where it may be given `(learner_spec, max_queue_len=20)`.
+def _takes_spec(init: Callable[..., None]) -> Callable[..., None]:
+    """`LearnerGroup.__init__` that may be given `(learner_spec, max_queue_len=20)`.
 
     As then, a full queue drops its oldest batch.
     """
-    spec: Any = settings.pop("learner_spec", specs[0] if specs else None)
-    if spec is None:
-        return init(group, *specs, **settings)
-    warn_older("LearnerGroup(learner_spec)", "LearnerGroup(config=...)")
-    if spec.module is not None:
-        raise ConfigError(
-            "LearnerGroup(learner_spec): a group builds its modules: give module_spec, not module"
+
+    @wraps(init)
+    def init_group(group: Any, *specs: Any, **settings: Any) -> None:
+        spec: Any = settings.pop("learner_spec", specs[0] if specs else None)
+        if spec is None:
+            return init(group, *specs, **settings)
+        warn_older("LearnerGroup(learner_spec)", "LearnerGroup(config=...)")
+        if spec.module is not None:
+            raise ConfigError(
+                "LearnerGroup(learner_spec): a group builds its modules: give module_spec, not module"
+            )
+        limit: Any = settings.pop("max_queue_len", specs[1] if len(specs) > 1 else 20)
+        config = spec.to_config().changed(
+            learner_class=spec.learner_class, max_requests_in_flight_per_learner=limit, on_full="drop_oldest"
         )
-    limit: Any = settings.pop("max_queue_len", specs[1] if len(specs) > 1 else 20)
-    config = spec.to_config().changed(
-        learner_class=spec.learner_class, max_requests_in_flight_per_learner=limit, on_full="drop_oldest"
-    )
-    return init(group, config=config, module_spec=spec.module_spec)
+        return init(group, config=config, module_spec=spec.module_spec)
+
+    return init_group
 
 
 class OlderLearnerGroup:
@@ -159,6 +163,5 @@ BRIDGES = (
 def adapt() -> None:
     """Make the older names and arguments of a LearnerGroup work, and overrides by them."""
     add_names(LearnerGroup, OlderLearnerGroup, OlderSaving)
-    adapt_calls(LearnerGroup.__init__, init_group)
-    adapt_calls(LearnerGroup.update, call_group_update)
+    LearnerGroup.__init__ = _takes_spec(LearnerGroup.__init__)  # type: ignore[method-assign]
     adapt_subclasses(LearnerGroup, partial(honour_overrides, LearnerGroup, BRIDGES))

@@ -7,11 +7,11 @@ import gymnasium as gym
 
 from plugrad.batch import MultiAgentBatch
 from plugrad.columns import Columns
-from plugrad.legacy.instead import refuse
-from plugrad.legacy.warning import warn_older
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import MultiRLModule
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
+from plugrad_rllib.instead import refuse
+from plugrad_rllib.warning import warn_older
 
 MultiAgentRLModule = MultiRLModule
 

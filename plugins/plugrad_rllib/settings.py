@@ -1,12 +1,11 @@
 """Older settings of a config, translated to those of today."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from plugrad.config import Config
-from plugrad.deprecation.adapters import adapt_calls, add_hints, add_names
-from plugrad.legacy.instead import INSTEAD
-from plugrad.legacy.warning import warn_older
+from plugrad_rllib.subclasses import add_names
+from plugrad_rllib.warning import warn_older
 
 RENAMED_SETTINGS: Mapping[str, Mapping[str, str]] = {
     "training": {"num_sgd_iter": "num_epochs", "sgd_minibatch_size": "minibatch_size"},
@@ -31,19 +30,21 @@ class OlderConfig:
         return self.learners(**{RESOURCES.get(name, name): value for name, value in settings.items()})
 
 
-def change_settings(change: Callable[..., Any], config: Any, section: str, settings: dict[str, Any]) -> Any:
-    """Call a config's `_change` with settings under their names of today."""
+def settings_of_today(config: Any, section: str, settings: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A config and the arguments of its fluent method `section`, by their names of today.
+
+    `training(model=...)` is another section's setting, so the config has it already.
+    """
+    settings = dict(settings)
     if section == "training" and "model" in settings:
         warn_older("training(model=...)", "rl_module(model_config=...)")
         config = config.rl_module(model_config={**config.model_config, **settings.pop("model")})
     renamed = RENAMED_SETTINGS.get(section, {})
     for old in [name for name in settings if name in renamed]:
         warn_older(f"{section}({old}=...)", f"{section}({renamed[old]}=...)")
-    return change(config, section, {renamed.get(name, name): value for name, value in settings.items()})
+    return config, {renamed.get(name, name): value for name, value in settings.items()}
 
 
 def adapt() -> None:
-    """Make the older names of a config work, and hint at what to use in place of names that plugrad does not have."""
-    add_hints(INSTEAD)
+    """Make the older method of a config work."""
     add_names(Config, OlderConfig)
-    adapt_calls(Config._change, change_settings)
