@@ -310,9 +310,9 @@ def use_reduce_fn(backend, tmp_path):
 @check("Learner.update(batch_refs=)")
 def no_batch_refs(backend, tmp_path):
     (learner,) = learners(backend, 1)
-    before = learner.get_state()
+    before, group = learner.get_state(), plugrad.LearnerGroup(config=learner.config)
     for name in ("batch_refs", "episodes_refs", "batches", "data_iterators", "training_data"):
-        for owner in (learner, plugrad.LearnerGroup):
+        for owner in (learner, group):
             with pytest.raises(ConfigError, match=rf"no {name}=. Here: .*update\("):
                 owner.update(**{name: []})
     assert same(learner.get_state(), before)
