@@ -1,6 +1,6 @@
 """Names of RLlib's older versions: the core knows how they are spelled, the plugin `plugrad_rllib` what they do.
 
-The plugin is found by its entry point (group `plugrad.older_names`), and loaded when the first older name is met:
+The plugin is found by its entry point (its group is `GROUP`), and loaded when the first older name is met:
 
 - as a name of `plugrad` (`find_older_name`), or of a class (`OlderName`, which stands in its place until then),
 - as an override in a subclass, or as the name of an override's argument (`HasOlderNames`),
