@@ -1,6 +1,17 @@
 """The TensorFlow 2 backend of plugrad.
 
 `backend` is what the entry point names; `Tf2Learner` and `Tf2RLModule` are for code written in TensorFlow.
+
+Files that all backends have, of the same names: `ops` (`Ops` with the framework), `variables`, `module` (variables
+and flat vectors; RLModules), `differentiation`, `program` (gradients; an update as a program), `framework_optimizer`
+(users' own optimizers), `reduction` (sums of gradients over learners), `versions` (names of the framework that are
+not public), `learner`, `testing` (fixtures of `plugrad.testing.backend_suite`).
+
+TensorFlow's own: `modes` (training and inference of Keras layers); `direct_call` (calls of traced functions without
+looking for the trace); `acting` (traced acting for networks that do not act in numpy); `scheduling` (XLA's order on
+one thread); `xla_clusters`, `without_xla`, `xla_flags` (XLA in parts of a step; whether it compiles; flags for a
+moment); `convolutions` (as matrix products for XLA); `compilation_cache` (programs on disk); `batched_program` (many
+learners as one); `onnx_export`; `op_recorder` (finds wrong broadcasts).
 """
 
 from plugrad_tf2 import backend

@@ -31,6 +31,7 @@ BUILTINS = {
     "NonFiniteBatchError": (ValueError, FloatingPointError),
     "NonFiniteError": FloatingPointError,
     "NotBuiltError": ValueError,
+    "NotUndoneError": RuntimeError,
     "OptimizerError": ValueError,
     "PluginConflictError": ValueError,
     "PluginError": RuntimeError,
