@@ -7,7 +7,6 @@ the plugin `plugrad_rllib`; each warns.
 
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -101,8 +100,6 @@ _PLACES = {
     "DEFAULT_OPTIMIZER": "plugrad.types",
 }
 """`{name: the module that defines it}`; a test compares them with the imports for type checkers."""
-
-__path__.append(str(Path(__file__).with_name("moved")))  # older import paths, each with a warning
 
 if not TYPE_CHECKING:  # a type checker refuses names that do not exist
 

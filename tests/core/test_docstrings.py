@@ -22,7 +22,7 @@ SOURCES = [
     *sorted(ROOT.glob("backends/plugrad_*")),
     *sorted(ROOT.glob("plugins/plugrad_*")),
 ]
-NOT_COUNTED = {"plugrad_rllib", "moved", "tests"}
+NOT_COUNTED = {"plugrad_rllib", "tests"}
 """Rooms of older names, and the tests that a template brings along."""
 OPS = ("ops.py", "numpy_ops.py", "numpy_loss_ops.py")
 """Files of ops: one line each is enough there."""

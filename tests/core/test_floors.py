@@ -21,7 +21,7 @@ TOP = "__init__"
 """The subpackage of what a package itself exports, such as `plugrad.Learner`."""
 BESIDE, ABOVE = 8, 9
 """Layers of the subpackages that the table has beside the others, and of `plugrad/__init__`."""
-NOT_COUNTED = ("moved", "templates", "__main__", "__main__.py")
+NOT_COUNTED = ("templates", "__main__", "__main__.py")
 """Import paths of before; code of other distributions, which `plugrad new-plugin` copies; `python -m plugrad`."""
 MOST_LOOSE_FILES = 21
 MOST_LINES = 500

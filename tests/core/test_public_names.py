@@ -30,7 +30,6 @@ PACKAGES = (
     "plugrad.gradients",
     "plugrad.hooks.backend_helpers",
     "plugrad.hooks.backend_spec",
-    "plugrad.layers",
     "plugrad.learner",
     "plugrad.networks.encoders",
     "plugrad.networks.initializers",

@@ -1,7 +1,7 @@
 """Names are words of the field: those that earlier versions used instead name nothing any more.
 
-`WORDS` are part of no name. `NAMES` are no name as a whole: as a part of one they are ordinary English. `MODULES` are
-no file of their folder. Older names that still work are made by `renamed` and `plugrad/moved`, not by `def`.
+`WORDS` are part of no name. `NAMES` are no name as a whole: as a part of one they are ordinary English. Older names
+that still work are made by `renamed`, not by `def`.
 """
 
 import ast
@@ -69,22 +69,6 @@ NAMES = {
     "repeatable": "replayable_env",
 }
 """`{name of a module, class, function, method or public parameter: what to write}`."""
-MODULES = {
-    "core/plugrad": "towers layers lstm conv_filters initializers random_module module_modes saved_weights streams "
-    "states sequences names trusted_names installed_modules",
-    "core/plugrad/collective": "meeting",
-    "core/plugrad/group": "members processes replies requests signature tickets",
-    "core/plugrad/hooks": "blame fronts metadata unpackaged",
-    "core/plugrad/learner": "accumulation broadcasting call defaults digest disk hooked hyperparameters padding "
-    "provenance remembering reporting sequences sharing undo watched_ops",
-    "core/plugrad/sampling": "carried_state cut fragments repeatable",
-    "core/plugrad/testing": "probe",
-    "backends/plugrad_torch": "capture gathering native stepping watching",
-    "backends/plugrad_tf2": "clusters native values_only watching",
-    "tests": "gadgets hostile moody",
-    "tests/core": "gadgets hostile hostile_runs moody",
-}
-"""`{folder: its former files}`; those that were public have a shim in `plugrad/moved`."""
 EXCEPTIONS = {
     (
         "core/plugrad/learner/update/connectors.py",
@@ -134,12 +118,6 @@ def test_no_name_is_an_old_word(root):
             if (place, name) not in EXCEPTIONS and old_words(name):
                 wrong.setdefault(place, []).append(old_words(name))
     assert wrong == {}
-
-
-@pytest.mark.parametrize("folder", MODULES)
-def test_former_files_are_gone(folder):
-    former = set(MODULES[folder].split())
-    assert former & {path.stem for path in (REPOSITORY / folder).glob("*.py")} == set()
 
 
 @pytest.mark.parametrize(("place", "name"), EXCEPTIONS)

@@ -10,14 +10,13 @@ from plugrad.deprecation.older_names import (
     unknown_attribute,
     with_older_names,
 )
-from plugrad.deprecation.renaming import moved_module, renamed, renamed_names, warn_renamed
+from plugrad.deprecation.renaming import renamed, renamed_names, warn_renamed
 
 __all__ = [
     "HasOlderNames",
     "UnknownAttribute",
     "call_with_older_arguments",
     "hint_for",
-    "moved_module",
     "older_keywords",
     "older_settings",
     "renamed",

@@ -3,7 +3,6 @@
 import sys
 import warnings
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 _PASSED_OVER = ("plugrad", "plugrad_rllib", "abc", "contextlib", "importlib", "typing")
@@ -82,14 +81,3 @@ def renamed_names(module: str, names: dict[str, tuple[str, Any]]) -> Callable[[s
         return value
 
     return find
-
-
-def moved_module(old: str, new: str) -> None:
-    """Replace a module that is being imported by another one, with a warning.
-
-    Args:
-        old: `__name__` of the module that calls this.
-        new: where its contents are today.
-    """
-    warn_renamed(old, new)
-    sys.modules[old] = import_module(new)

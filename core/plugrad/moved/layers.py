@@ -1,5 +1,0 @@
-"""`plugrad.layers` is `plugrad.networks.layers` now."""
-
-from plugrad.deprecation import moved_module
-
-moved_module(__name__, "plugrad.networks.layers")
