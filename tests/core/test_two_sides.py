@@ -78,9 +78,9 @@ def in_batch(action: Any) -> Any:
     return np.asarray(action)[None]
 
 
-def columns_of(asked: Pair, *inputs: str) -> Any:
+def columns_of(asked: Pair, *inputs: str, **learners: Any) -> Any:
     """What a learner reads of recordings, in the order of the spaces asked."""
-    config = BCConfig().framework("numpy").rl_module(model_config=MODEL)
+    config = BCConfig().framework("numpy").rl_module(model_config=MODEL).learners(**learners)
     config = config.offline_data(input_=[*inputs]).environment(environment(asked))
     algorithm = config.training(train_batch_size=8, minibatch_size=None).debugging(seed=0).build_algo()
     try:
@@ -113,6 +113,27 @@ def environment_settings(asked: Pair, found: Pair, path: Path) -> Any:
 
 def own_recording(asked: Pair, found: Pair, path: Path) -> Any:
     return columns_of(asked, recorded(found, path / "recording"))
+
+
+def offline_connectors(asked: Pair, found: Pair, path: Path) -> Any:
+    """What a user's own connector piece is given of a recording."""
+    seen = []
+
+    def piece(*, learner: Any, batch: Any, episodes: Any) -> Any:
+        for each in episodes:
+            seen.append(
+                np.concatenate([each.observations[:-1].reshape(len(each), -1), rows_of(each.actions)], 1)
+            )
+        return batch
+
+    def rows_of(actions: Any) -> Any:
+        return actions.reshape(len(actions), -1)
+
+    columns = columns_of(
+        asked, recorded(found, path / "recording"), learner_connector=lambda *spaces: [piece]
+    )
+    np.testing.assert_array_equal(np.concatenate(seen), columns)
+    return columns
 
 
 def two_inputs(asked: Pair, found: Pair, path: Path) -> Any:
@@ -161,6 +182,7 @@ DOORS: dict[str, Callable[[Pair, Pair, Path], Any]] = {
         restore_from_path,
         environment_settings,
         own_recording,
+        offline_connectors,
         two_inputs,
     )
 }
