@@ -168,7 +168,7 @@ def walks(folder: Path) -> dict[str, Any]:
     config = PPOConfig().framework("torch", compile="none").debugging(seed=1)
     config = config.environment(observation_space=OBSERVATIONS, action_space=TWO_ACTIONS)
     config = config.rl_module(model_config={"fcnet_hiddens": [4]}).training(minibatch_size=8, num_epochs=1)
-    batch = tiny_batch()
+    batch = tiny_batch(8)
     learner = config.build_learner()
     build = walked(folder, config.build_learner)
     learner.update(batch)
