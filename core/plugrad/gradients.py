@@ -143,7 +143,7 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         return iter(self._owner)
 
     def __len__(self) -> int:
-        return sum([len(layout.refs) for layout in self._flats])
+        return len(self._owner)
 
     def flat(self, layout: Layout) -> Tensor:
         """The flat gradient [size] of one optimizer, with all replaced entries."""
@@ -210,9 +210,10 @@ def layouts_in(gradients: Gradients, layouts: Sequence[Layout]) -> list[Layout]:
         Those that were found, in the order of `layouts`.
     """
     if isinstance(gradients, FlatGradients):
-        whole = (
-            gradients.layouts
-        )  # some gradients of an optimizer have a layout of their own: look for their names
+        whole = gradients.layouts
+        if whole == tuple(layouts):
+            return list(layouts)
+        # Some gradients of an optimizer have a layout of their own: look for their names.
         return [each for each in layouts if each in whole or any(ref in gradients for ref in each.refs)]
     return [layout for layout in layouts if any(gradients.get(ref) is not None for ref in layout.refs)]
 

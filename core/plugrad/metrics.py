@@ -52,7 +52,16 @@ class Metrics:
             for results in [self.results] if self._is_updating else [self.results, self._ahead]:
                 results.setdefault(module_id, {})[key] = self._plain(value)
         else:
-            self._step[f"{module_id}{SEPARATOR}{key}"] = self._scalar(module_id, key, value)
+            tensor = value if hasattr(value, "dtype") else self._ops.asarray(value)
+            tensor = self._ops.cast(self._ops.stop_gradient(tensor), "float32")
+            shape = tuple(self._ops.shape(tensor))
+            if shape != ():
+                raise LossError(
+                    f"metric {key!r} of module {module_id!r} has shape {list(shape)}; inside an update a metric is a "
+                    "scalar: take its mean",
+                    module_id=module_id,
+                )
+            self._step[f"{module_id}{SEPARATOR}{key}"] = tensor
 
     def log_value(
         self,
@@ -111,18 +120,6 @@ class Metrics:
             return value
         array = np.array(self._to_numpy(value) if hasattr(value, "dtype") else value)
         return array.item() if array.ndim == 0 else array
-
-    def _scalar(self, module_id: ModuleID, key: str, value: Any) -> Tensor:
-        tensor = value if hasattr(value, "dtype") else self._ops.asarray(value)
-        tensor = self._ops.cast(self._ops.stop_gradient(tensor), "float32")
-        shape = tuple(self._ops.shape(tensor))
-        if shape != ():
-            raise LossError(
-                f"metric {key!r} of module {module_id!r} has shape {list(shape)}; inside an update a metric is a "
-                "scalar: take its mean",
-                module_id=module_id,
-            )
-        return tensor
 
     @property
     def is_in_step(self) -> bool:

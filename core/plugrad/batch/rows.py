@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from plugrad.batch.batch_errors import missing_column
-from plugrad.batch.recurrent_state import state_names
+from plugrad.batch.recurrent_state import STATE_COLUMNS, state_names
 from plugrad.types import ModuleBatches, ModuleID, Tensor
 
 
@@ -33,7 +33,7 @@ class Rows(Mapping[str, Tensor]):
     def __getitem__(self, column: str) -> Tensor:
         if column in self.taken:
             return self.taken[column]
-        if names := state_names(self._columns, column):
+        if column in STATE_COLUMNS and (names := state_names(self._columns, column)):
             taken: Tensor = {name: self._take(self._columns[f"{column}/{name}"]) for name in names}
         elif column in self._columns:
             taken = self._take(self._columns[column])
@@ -56,7 +56,8 @@ class Rows(Mapping[str, Tensor]):
         return Rows(self._module_id, takes, lambda take: take())
 
     def __contains__(self, column: object) -> bool:
-        return column in self._columns or bool(state_names(self._columns, str(column)))
+        is_state = column in STATE_COLUMNS
+        return column in self._columns or (is_state and bool(state_names(self._columns, str(column))))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)

@@ -251,7 +251,7 @@ class HookManager:
             _, function, wanted = self._providers[name]
         except KeyError:
             raise PluginError(f"no plugin answers the hook {name!r}", hook=name) from None
-        return function(*[arguments[argument] for argument in wanted])
+        return function(*map(arguments.__getitem__, wanted))
 
     def bound_provider(self, name: str, learner: Any, arguments: Sequence[str]) -> Callable[..., Any] | None:
         """The provider of a hook as a method of a learner, without a function between the call and it.

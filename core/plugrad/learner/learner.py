@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import wraps
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Never, ParamSpec, TypeVar
 
 import numpy as np
@@ -387,7 +388,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     @property
     def layouts(self) -> list[Layout]:
         """The flat layouts of all optimizers, in registration order."""
-        return [each.layout for each in self.registered_optimizers.values()]
+        return list(map(attrgetter("layout"), self.registered_optimizers.values()))
 
     def stream(self, *names: str) -> np.random.Generator:
         """A random generator of this learner, made at the first call with these names; part of the state.

@@ -12,7 +12,7 @@ from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import VALUE_GAIN, Parameter, dense, layer_parameters
 from plugrad.networks.network import Network
 from plugrad.networks.policy_head import PolicyHead
-from plugrad.networks.recurrent import recurrent_layer
+from plugrad.networks.recurrent import RecurrentLayer, recurrent_layer
 from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
 
@@ -48,11 +48,13 @@ class ActorCritic(Network):
 
         The names are `h` and, for an LSTM, `c` if layers are shared; else `pi_h`, `pi_c`, `vf_h` and `vf_c`.
         """
+        if self._recurrent is None:
+            return {}
         names = (self._policy_encoder, self._value_encoder) if self._with_value else (self._policy_encoder,)
         return {
             key: np.zeros(self._width, np.float32)
             for name in dict.fromkeys(names)
-            for key in self._state_keys(name)
+            for key in self._state_keys(self._recurrent, name)
         }
 
     def forward(
@@ -84,14 +86,17 @@ class ActorCritic(Network):
         features = self._encoder.features(ops, weights, name, x)
         if self._recurrent is None:
             return features, {}
-        keys = self._state_keys(name)
+        keys = self._state_keys(self._recurrent, name)
         before = tuple(batch[Columns.STATE_IN][key] for key in keys)
         features, after = self._recurrent.forward(ops, weights, name, features, before)
         return features, dict(zip(keys, after, strict=True))
 
-    def _state_keys(self, name: str) -> tuple[str, ...]:
-        names = self._recurrent.state_names if self._recurrent else ()
-        return names if self._shared else tuple(f"{name}_{each}" for each in names)
+    def _state_keys(self, recurrent: RecurrentLayer, name: str) -> tuple[str, ...]:
+        return (
+            recurrent.state_names
+            if self._shared
+            else tuple(f"{name}_{each}" for each in recurrent.state_names)
+        )
 
     def _parameters(self, config: Mapping[str, Any]) -> list[Parameter]:
         parameters = self._encoder_parameters(self._policy_encoder) + self._head.parameters
