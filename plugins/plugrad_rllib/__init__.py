@@ -74,9 +74,9 @@ def update(
     return import_module("plugrad_rllib.arguments").call_update(method, owner, older, settings)
 
 
-def with_config(learner: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+def with_config(owner: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a learner's method with `config=` in place of `hps=`."""
-    found: dict[str, Any] = import_module("plugrad_rllib.arguments").with_config(learner, arguments)
+    found: dict[str, Any] = import_module("plugrad_rllib.arguments").with_config(owner, arguments)
     return found
 
 

@@ -247,11 +247,11 @@ def call_with_older_arguments(
     return older_names(f"update({next(iter(unknown))}=)").update(update, owner, unknown, settings)
 
 
-def older_keywords(learner: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+def older_keywords(owner: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """Translate older arguments of a Learner's method that is wrapped: `hps=` is `config=`."""
     if "hps" not in arguments:
         return arguments
-    found: dict[str, Any] = older_names("hps=").with_config(learner, arguments)
+    found: dict[str, Any] = older_names("hps=").with_config(owner, arguments)
     return found
 
 

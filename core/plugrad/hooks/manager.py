@@ -253,12 +253,12 @@ class HookManager:
             raise PluginError(f"no plugin answers the hook {name!r}", hook=name) from None
         return function(*map(arguments.__getitem__, wanted))
 
-    def bound_provider(self, name: str, learner: Any, arguments: Sequence[str]) -> Callable[..., Any] | None:
+    def bound_provider(self, name: str, owner: object, arguments: Sequence[str]) -> Callable[..., Any] | None:
         """The provider of a hook as a method of a learner, without a function between the call and it.
 
         Args:
             name: the hook.
-            learner: the learner.
+            owner: the learner.
             arguments: those of the learner's method, in order.
 
         Returns:
@@ -268,7 +268,7 @@ class HookManager:
             return None
         _, function, wanted = self._providers[name]
         if wanted == ("learner", *arguments):
-            return MethodType(function, learner)
+            return MethodType(function, owner)
         return function if wanted == tuple(arguments) else None
 
     def is_wrapped(self, name: str) -> bool:

@@ -745,7 +745,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     def _choose_actions(self, *args: Any, **kwargs: Any) -> tuple[Array, Mapping[str, Array] | None]:
         """The part of `compute_actions` that a policy needs; see `Actor.choose_actions`."""
         with self._lock:
-            self._check_is_built()
+            if self._failure:
+                self._check_is_built()
             return self._actor.choose_actions(*args, **kwargs)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
