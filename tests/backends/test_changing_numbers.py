@@ -1,5 +1,6 @@
 """Python numbers that a traced step reads, and that change between updates: the next update has the new ones."""
 
+import gc
 import logging
 
 import pytest
@@ -114,3 +115,30 @@ def test_torch_compiles_anew_for_another_number_and_no_more_where_numbers_keep_c
         assert loss(learner) == pytest.approx(start / 2**n, rel=1e-6)
         assert learner.update_mode.startswith("complete_update" if n == 1 else "none")
     assert "its step reads Python numbers that keep changing: coeff of Scales was" in learner.update_mode
+
+
+collections = 0.0
+
+
+def count_collections(phase, info):
+    """A callback of the garbage collector, such as hypothesis and profilers have."""
+    global collections
+    collections += 0.5 if phase else 0.0
+
+
+def test_what_the_garbage_collector_calls_within_a_step_is_no_part_of_it(backend, caplog):
+    before = gc.get_threshold()
+    gc.callbacks.append(count_collections)
+    try:
+        gc.set_threshold(10, 2, 2)
+        mode = "auto" if backend == "torch" else "complete_update"
+        plugin = Scales()
+        learner = built(backend, mode, plugin)
+        with caplog.at_level(logging.INFO, "plugrad"):
+            for _ in range(4):
+                loss(learner)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(count_collections)
+    assert collections > 2.0
+    assert AGAIN not in caplog.text

@@ -188,7 +188,7 @@ def clip(by: str, formula: str) -> Callable[[Copy], None]:
 
 
 def adam(formula: str) -> Callable[[Copy], None]:
-    return lambda copy: copy.change(r"torch\._fused_adam_\(.*", ADAM.format(formula=formula))
+    return lambda copy: copy.change(r"(?<=-> None:\n    )_fused_adam_\(.*", ADAM.format(formula=formula))
 
 
 def change(old: str, new: str) -> Callable[[Copy], None]:
@@ -286,7 +286,10 @@ MUTANTS = {
         change("sums / num_steps", "(sums / num_steps).double()"), "metric '.*' is", "float32_scalars"
     ),
     "eager under another name": Mutant(
-        change('"none", "eager torch', '"complete_update", "eager torch'),
+        change(
+            'super().__init__("none", versions.with_what_slows("eager torch',
+            'super().__init__("complete_update", versions.with_what_slows("eager torch',
+        ),
         "Python ran in the second update of a shape",
         "mode_says and auto",
     ),

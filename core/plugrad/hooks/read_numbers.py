@@ -69,6 +69,8 @@ class ReadNumbers:
         before = sys.getprofile(), sys.gettrace()
         # Another profiler stays; a profiler in C could not be put back.
         follow, put_back = (sys.setprofile, before[0]) if before[0] is None else (sys.settrace, before[1])
+        collects = gc.isenabled()
+        gc.disable()  # its callbacks, such as hypothesis's clock, would run within the step and be taken for its own
         if put_back is None:
             follow(search.follow)
         try:
@@ -76,6 +78,8 @@ class ReadNumbers:
         finally:
             if put_back is None:
                 follow(None)
+            if collects:
+                gc.enable()
         search.add_closures()
         for each in learner.registered_optimizers.values():
             search.visit(each.optimizer, None, type(each.optimizer).__name__, _DEEPEST)
