@@ -25,7 +25,7 @@ WHOLE = {
     "Learner": "plugrad.Learner",
     "LearnerGroup": "plugrad.LearnerGroup",
     "RLModule": "plugrad.RLModule",
-    "Algorithm": "plugrad.algorithm.Algorithm",
+    "Algorithm": "plugrad.Algorithm",
 }
 """Classes whose public names the list has one by one."""
 ON_PAGES = {*WHOLE.values(), "plugrad.AlgorithmConfig"}
