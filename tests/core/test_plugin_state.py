@@ -233,7 +233,7 @@ def test_names_and_values_that_cannot_be_are_refused():
 
 def test_the_program_of_the_page_is_undone_saved_and_as_it_says(tmp_path):
     page = (Path(__file__).parents[2] / "docs/hooks.md").read_text()
-    code = re.search(r"^### State of your own$.*?^```python$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    code = re.search(r"^## State of your own$.*?^```python$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     names = {}
     exec(code[1], names)
     learner = learner_with(names["MovingScale"]())
