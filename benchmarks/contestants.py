@@ -55,13 +55,13 @@ class Entry:
 
     Args:
         title: as printed.
-        room: the module with `make`.
+        module: the module with `make`.
         option: passed to `make`.
         peer: whether it needs the peers' venv.
     """
 
     title: str
-    room: str
+    module: str
     option: str = ""
     peer: bool = False
 
@@ -83,11 +83,11 @@ ENTRIES = {
     "sb3": Entry("stable-baselines3, PPO.train", "peers_sb3", peer=True),
     "rllib": Entry("RLlib, Learner.update", "peers_rllib", peer=True),
 }
-PLUGRAD = [name for name, entry in ENTRIES.items() if entry.room == "contestant_plugrad"]
+PLUGRAD = [name for name, entry in ENTRIES.items() if entry.module == "contestant_plugrad"]
 
 
 def make(name: str, cell: Cell, seed: int) -> Contestant:
     """Build the contestant of this name in this process."""
     entry = ENTRIES[name]
-    contestant: Contestant = importlib.import_module(entry.room).make(cell, seed, entry.option)
+    contestant: Contestant = importlib.import_module(entry.module).make(cell, seed, entry.option)
     return contestant

@@ -5,7 +5,7 @@
 A revision is what git knows by a name; `.` is the working tree. Nothing is timed.
 
 - *Lines* are those with code: no docstrings, comments and blank lines. The templates that `plugrad new-plugin` copies
-  do not count. A room is a folder or a top-level file of the core.
+  do not count. A package is a folder or a top-level file of the core.
 - *The way of update*: a tiny PPO learner of the numpy backend updates twice, and the second call is traced. Files are
   those of plugrad, its backend and its plugins whose functions run; depth counts their functions on the stack; an edge
   leads from a file to the one that it calls, and a two-way pair is two files with an edge each way.
@@ -105,8 +105,8 @@ def lines_of_code(text: str) -> int:
     return len(lines)
 
 
-def rooms(files: Mapping[str, int]) -> Counter[str]:
-    """`{room: lines}` of `{file: lines}`."""
+def packages(files: Mapping[str, int]) -> Counter[str]:
+    """`{package: lines}` of `{file: lines}`."""
     found: Counter[str] = Counter()
     for file, lines in files.items():
         found[file.split("/")[0].removesuffix(".py")] += lines
@@ -200,13 +200,13 @@ def as_tables(sizes: Mapping[str, Mapping[str, int]], ways: Mapping[str, Mapping
         ),
         *((f"update: {what}", [way[what] for way in ways.values()]) for what in next(iter(ways.values()))),
     ]
-    by_room = {name: rooms(files) for name, files in sizes.items()}
-    names = sorted({room for found in by_room.values() for room in found})
-    lines = [(room, *(found.get(room, "") for found in by_room.values())) for room in names]
+    by_package = {name: packages(files) for name, files in sizes.items()}
+    names = sorted({package for found in by_package.values() for package in found})
+    lines = [(package, *(found.get(package, "") for found in by_package.values())) for package in names]
     return "\n\n".join(
         (
             table(("", *sizes), [(what, *values) for what, values in totals]),
-            table(("room", *sizes), lines),
+            table(("package", *sizes), lines),
         )
     )
 

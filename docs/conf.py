@@ -65,7 +65,7 @@ def check_names(app: Any, env: Any) -> None:
     missing = sorted(promised() - env.get_domain("py").objects.keys())
     for name in missing:
         logging.getLogger(__name__).warning(
-            "the reference has no %s: name its room on a page of docs/api", name
+            "the reference has no %s: name its module on a page of docs/api", name
         )
 
 

@@ -1,7 +1,7 @@
 """The reference of the site, written from the code while Sphinx reads a page.
 
-A page asks for it by a block: `{class}`, `{room}` and `{settings}` with a name. So a page names rooms and classes, and
-what they hold is never typed. Names are those of tests/core/public_names.txt, which the tests compare with the code.
+A page asks for it by a block: `{class}`, `{module}` and `{settings}` with a name. So a page names modules and classes,
+and what they hold is never typed. Names are those of tests/core/public_names.txt, which tests compare with the code.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from plugrad.config import FieldInfo
 from plugrad.config.serialize import encode_field, with_none_words
 from plugrad.deprecation import renamed
 
-BLOCK = re.compile(r"^```\{(class|room|settings)\} (\S+)\n```$", re.MULTILINE)
+BLOCK = re.compile(r"^```\{(class|module|settings)\} (\S+)\n```$", re.MULTILINE)
 NAMES = Path(__file__).parents[1] / "tests/core/public_names.txt"
 WHOLE = {
     "Learner": "plugrad.Learner",
@@ -38,7 +38,7 @@ def expanded(page: str) -> str:
 
 
 def listed() -> dict[str, list[str]]:
-    """The public names: `{room or class: its names}`."""
+    """The public names: `{module or class: its names}`."""
     names: dict[str, list[str]] = defaultdict(list)
     for line in NAMES.read_text().splitlines():
         where, name = line.split(": ")
@@ -59,24 +59,23 @@ def promised() -> set[str]:
 # --- what the blocks become ----------------------------------------------------------------------------------
 
 
-def _room(room: str) -> str:
-    """The functions, classes and constants of a module; one that another room documents is only named."""
-    module = import_module(room)
-    names = listed()[room] or sorted(getattr(module, "__all__", ()))
-    text = [f".. py:module:: {room}", ""]
+def _module(module: str) -> str:
+    """The functions, classes and constants of a module; one that another module documents is only named."""
+    names = listed()[module] or sorted(getattr(import_module(module), "__all__", ()))
+    text = [f".. py:module:: {module}", ""]
     for name in names:
-        value, home = _named(room, name), _home(room, name)
+        value, home = _named(module, name), _home(module, name)
         kind = _kind(value)
         if inspect.ismodule(value):
             text += [f".. py:data:: {name}", "", f"   The module `{value.__name__}`.", ""]
-        elif home != room:
+        elif home != module:
             text += [f".. py:{kind}:: {name}", "   :no-index:", "", f"   The same as `{home}.{name}`.", ""]
-        elif f"{room}.{name}" in ON_PAGES:
-            text += [f"`{room}.{name}` has a page.", ""]
+        elif f"{module}.{name}" in ON_PAGES:
+            text += [f"`{module}.{name}` has a page.", ""]
         elif kind == "class":
-            text += [f".. autoclass:: {room}.{name}", "   :members:", *_without_settings(value), ""]
+            text += [f".. autoclass:: {module}.{name}", "   :members:", *_without_settings(value), ""]
         else:
-            text += [f".. auto{kind}:: {room}.{name}", ""]
+            text += [f".. auto{kind}:: {module}.{name}", ""]
     return _in_rst(text)
 
 
@@ -90,8 +89,8 @@ def _kind(value: Any) -> str:
 
 def _class(path: str) -> str:
     """A class with all its public members, and those with an underscore that subclasses override."""
-    room, _, name = path.rpartition(".")
-    cls = getattr(import_module(room), name)
+    module, _, name = path.rpartition(".")
+    cls = getattr(import_module(module), name)
     short = next((each for each, whole in WHOLE.items() if whole == path), None)
     names = listed()[short] if short else sorted(each for each in dir(cls) if each[0] != "_")
     text = [f".. autoclass:: {path}", ""]
@@ -155,17 +154,17 @@ def _without_settings(cls: type) -> list[str]:
     return [f"   :exclude-members: {', '.join(cls.fields())}"]
 
 
-WRITERS = {"room": _room, "class": _class, "settings": _settings}
+WRITERS = {"module": _module, "class": _class, "settings": _settings}
 
 
 # --- one object, one place -----------------------------------------------------------------------------------
 
 
-def _home(room: str, name: str) -> str:
-    """The room that documents an object: the first in the order of the list that has the same one."""
-    value = _named(room, name)
-    package = getattr(value, "__module__", room).partition(".")[0]
-    if room != "plugrad" and "." not in room and not inspect.ismodule(value):
+def _home(module: str, name: str) -> str:
+    """The module that documents an object: the first in the order of the list that has the same one."""
+    value = _named(module, name)
+    package = getattr(value, "__module__", module).partition(".")[0]
+    if module != "plugrad" and "." not in module and not inspect.ismodule(value):
         return package  # of an algorithm
     for other, names in listed().items():
         if name in names and other.startswith("plugrad"):
@@ -174,14 +173,14 @@ def _home(room: str, name: str) -> str:
                 type(same) is type(value) and not callable(same) and repr(same) == repr(value)
             ):
                 return other
-    return room
+    return module
 
 
-def _named(room: str, name: str) -> Any:
-    """What a room has under a name, which may be an older one."""
+def _named(module: str, name: str) -> Any:
+    """What a module has under a name, which may be an older one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return getattr(import_module(room), name)
+        return getattr(import_module(module), name)
 
 
 def whole_name(names: tuple[str, ...], said: str) -> str | None:

@@ -33,7 +33,7 @@ class ConvertsToConfig:
         """A config with these settings over those of `config`; default: over `AlgorithmConfig()`."""
         if config is None:
             from plugrad.algorithm_config import (
-                AlgorithmConfig,  # a higher floor than the learner's, which loads this file
+                AlgorithmConfig,  # a higher layer than the learner's, which loads this file
             )
 
             config = AlgorithmConfig()

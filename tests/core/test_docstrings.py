@@ -23,7 +23,7 @@ SOURCES = [
     *sorted(ROOT.glob("plugins/plugrad_*")),
 ]
 NOT_COUNTED = {"plugrad_rllib", "tests"}
-"""Rooms of older names, and the tests that a template brings along."""
+"""Packages of older names, and the tests that a template brings along."""
 OPS = ("ops.py", "numpy_ops.py", "numpy_loss_ops.py")
 """Files of ops: one line each is enough there."""
 DOCUMENTED = 0.9
@@ -88,14 +88,14 @@ class Documented:
     """A function of the sources.
 
     Args:
-        room: the file's folder below its package, or its own name where it lies at the top.
+        package: the file's folder below its package, or its own name where it lies at the top.
         path: of the file, from the repository's root.
         name: `function` or `Class.method`.
         node: its definition.
         is_public: it has no leading underscore, nor have its class and file.
     """
 
-    room: str
+    package: str
     path: Path
     name: str
     node: Function
@@ -203,7 +203,7 @@ def trees() -> list[tuple[Path, ast.Module]]:
 def functions_in(path: Path, tree: ast.Module) -> Iterator[Documented]:
     source = next(each for each in SOURCES if each in path.parents)
     parts = path.relative_to(source).with_suffix("").parts
-    room = f"{source.name}/{parts[0]}" if len(parts) > 1 and source.name == "plugrad" else source.name
+    package = f"{source.name}/{parts[0]}" if len(parts) > 1 and source.name == "plugrad" else source.name
     hidden = any(part.startswith("_") and part != "__init__" for part in parts)
 
     def walk(node: ast.AST, prefix: str, is_public: bool) -> Iterator[Documented]:
@@ -211,7 +211,7 @@ def functions_in(path: Path, tree: ast.Module) -> Iterator[Documented]:
             if isinstance(child, Function):
                 name = prefix + child.name
                 yield Documented(
-                    room, path.relative_to(ROOT), name, child, is_public and not child.name.startswith("_")
+                    package, path.relative_to(ROOT), name, child, is_public and not child.name.startswith("_")
                 )
             elif isinstance(child, ast.ClassDef):
                 yield from walk(child, f"{child.name}.", is_public and not child.name.startswith("_"))
@@ -238,17 +238,17 @@ def by_name() -> dict[str, list[Documented]]:
 
 
 def report() -> tuple[str, float]:
-    """What is missing, file by file, with a figure per room; and the part that is documented."""
+    """What is missing, file by file, with a figure per package; and the part that is documented."""
     counted = [each for each in functions() if each.counts]
     lacking = [each for each in counted if each.missing()]
     lines = []
-    for room in sorted({each.room for each in counted}):
-        total, less = (sum(each.room == room for each in some) for some in (counted, lacking))
-        lines.append(f"{room}: {total - less} of {total}")
+    for package in sorted({each.package for each in counted}):
+        total, less = (sum(each.package == package for each in some) for some in (counted, lacking))
+        lines.append(f"{package}: {total - less} of {total}")
         lines += [
             f"    {each.path}:{each.node.lineno} {each.name}: {', '.join(each.missing())}"
             for each in lacking
-            if each.room == room
+            if each.package == package
         ]
     part = 1 - len(lacking) / len(counted)
     return "\n".join([*lines, f"all: {len(counted) - len(lacking)} of {len(counted)}, {part:.3f}"]), part

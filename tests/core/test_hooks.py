@@ -423,18 +423,20 @@ def test_the_example_in_every_hooks_docstring_is_an_implementation(hook):
     assert accepted(code) == {hook}
 
 
-@pytest.mark.parametrize("room", [plugrad.hooks, learner_spec])
-def test_the_examples_on_the_first_pages_are_implementations(room):
-    (code,) = examples(room.__doc__)
+@pytest.mark.parametrize("module", [plugrad.hooks, learner_spec])
+def test_the_examples_on_the_first_pages_are_implementations(module):
+    (code,) = examples(module.__doc__)
     assert accepted(code) == {"compute_losses"}
 
 
-@pytest.mark.parametrize("room", [algorithm_spec, backend_spec, learner_spec, listener_spec])
-def test_every_hook_takes_the_learner_first_or_no_learner_at_all(room):
+@pytest.mark.parametrize("module", [algorithm_spec, backend_spec, learner_spec, listener_spec])
+def test_every_hook_takes_the_learner_first_or_no_learner_at_all(module):
     classes = [
-        each for each in vars(room).values() if inspect.isclass(each) and each.__name__.endswith("Spec")
+        each for each in vars(module).values() if inspect.isclass(each) and each.__name__.endswith("Spec")
     ]
-    names = {name for each in classes if each.__module__ == room.__name__ for name in vars(each)} & set(SPECS)
+    names = {name for each in classes if each.__module__ == module.__name__ for name in vars(each)} & set(
+        SPECS
+    )
     assert names
     for name in names:
         arguments = list(inspect.signature(SPECS[name]).parameters)[1:]

@@ -37,19 +37,19 @@ def settings_on(page: str) -> set[str]:
 
 def test_the_pages_have_every_public_name(reference, pages):
     said = set(re.findall(r"\.\. auto\w+:: (\S+)", pages))
-    room = ""
+    module = ""
     for kind, name in re.findall(r"^\s*\.\. (py:module|autoclass|py:attribute|py:data):: (\S+)", pages, re.M):
-        room = name if kind in ("py:module", "autoclass") else room
-        said.add(f"{room}.{name}")
+        module = name if kind in ("py:module", "autoclass") else module
+        said.add(f"{module}.{name}")
     assert len(reference.promised()) > 500
     assert sorted(reference.promised() - said) == []
 
 
-def test_no_room_stands_on_two_pages():
+def test_no_module_stands_on_two_pages():
     blocks = [
         block
         for page in (DOCS / "api").glob("*.md")
-        for block in re.findall(r"\{(?:room|class)\} (\S+)", page.read_text())
+        for block in re.findall(r"\{(?:module|class)\} (\S+)", page.read_text())
     ]
     assert sorted(blocks) == sorted(set(blocks))
 

@@ -18,7 +18,7 @@ _CORE = f"{Path(__file__).parents[2]}/"
 _STANDARD_LIBRARY = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib"))
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _ASKING = tuple(
-    f"{_CORE}{room}" for room in ("hooks/", "testing/strict/", "learner/learner.py", "deprecation/")
+    f"{_CORE}{package}" for package in ("hooks/", "testing/strict/", "learner/learner.py", "deprecation/")
 )
 _refused: list[PortabilityError] = []
 _boundaries: set[CodeType] = set()
@@ -57,7 +57,7 @@ def check() -> None:
 def authors_line() -> Line:
     """The innermost line that belongs to an author: not to plugrad's core, Python, or a package that is no plugin.
 
-    The innermost line of plugrad outside of this room where there is no author's.
+    The innermost line of plugrad outside of this package where there is no author's.
     """
     frame = sys._getframe(1)
     found = author_line(_lines(frame), is_authors) or author_line(_lines(frame), _is_core)

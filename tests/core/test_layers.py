@@ -95,7 +95,7 @@ def subpackage_of(module: str, package: str, subpackages: set[str]) -> str | Non
 
 
 def circle(edges: Edges) -> list[str]:
-    """Rooms that import each other in a circle, the first one again at the end; empty if there is none."""
+    """Packages that import each other in a circle, the first one again at the end; empty if there is none."""
     graph: dict[str, set[str]] = {}
     for importer, subpackage in edges:
         graph.setdefault(importer, set()).add(subpackage)

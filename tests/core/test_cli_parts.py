@@ -1,4 +1,4 @@
-"""The rooms behind `plugrad train`: options, goals, metrics files, run directories, displays, signals."""
+"""The parts behind `plugrad train`: options, goals, metrics files, run directories, displays, signals."""
 
 import csv
 import io
