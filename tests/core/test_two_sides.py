@@ -1,9 +1,11 @@
 """Every door where rows of one space are read for another takes parts by key, or refuses them by path."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from shutil import copytree
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -11,12 +13,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import two_sides
-from tiny_runs import TINY, plugrad
+from click.testing import Result
+from tiny_runs import plugrad, tiny_run
 from two_sides import SPACES, Pair, changed, drawn, environment, partners
 
 from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig
 from plugrad.action_rows import action_rows
 from plugrad.algorithm import Algorithm
+from plugrad.cli.metrics_files import read_rows
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import PlugradError, SpaceMismatchError
 from plugrad.observations import flat_rows, model_space
@@ -147,24 +151,6 @@ def two_inputs(asked: Pair, found: Pair, path: Path) -> Any:
     return np.concatenate(rows)
 
 
-def eval_env(asked: Pair, found: Pair, path: Path) -> Any:
-    two_sides.Current = environment(asked)
-    run = trained(path)
-    two_sides.Current = environment(found)
-    done = plugrad(
-        "eval", run, "--env", "two_sides:Current", "--trust", "--json", "--episodes", 2, "--seed", 1
-    )
-    return said(done)
-
-
-def resume(asked: Pair, found: Pair, path: Path) -> Any:
-    two_sides.Current = environment(asked)
-    run = trained(path)
-    two_sides.Current = environment(found)
-    done = plugrad("train", "--resume", run, "--trust", "--quiet", "--stop-timesteps", 20)
-    return np.asarray([done.exit_code]) if done.exit_code == 0 else said(done)
-
-
 def predict(asked: Pair, found: Pair, path: Path) -> Any:
     algorithm = ppo(asked).build_algo()
     try:
@@ -186,34 +172,65 @@ DOORS: dict[str, Callable[[Pair, Pair, Path], Any]] = {
         two_inputs,
     )
 }
-COMMANDS = {each.__name__: each for each in (eval_env, resume)}
 
 
-def trained(path: Path) -> Path:
-    run = path / "run"
-    plugrad(
-        "train",
-        "ppo",
-        "--env",
-        "two_sides:Current",
-        *TINY,
-        "--quiet",
-        "--out",
-        run,
-        "--stop-timesteps",
-        8,
-        code=0,
+def trained(spaces: Pair, run: Path) -> Path:
+    two_sides.Current = environment(spaces)
+    tiny_run(
+        run, "--env=two_sides:Current", f"--rl_module.model_config={WRITTEN_MODEL}", "--stop-timesteps=8"
     )
     return run
 
 
-def said(done: Any) -> Any:
-    if done.exit_code:
-        raise SpaceMismatchError(done.output)
-    return np.asarray(json.loads(done.output)["episode_return_mean"])
+def evaluated_by_command(run: Path) -> Result:
+    typed = ("--env=two_sides:Current", "--trust", "--json", "--episodes=2", "--seed=1")
+    return plugrad("eval", run, *typed)
+
+
+def resumed_by_command(run: Path) -> Result:
+    return plugrad("train", "--resume", run, "--trust", "--quiet", "--stop-timesteps=20")
+
+
+def return_of_command(command: str, run: Path) -> float:
+    """What the episodes of a command returned, of which each part of an action has a share by its name."""
+    done = COMMANDS[command](run)
+    assert done.exit_code == 0, done.output
+    if command == "eval --env":
+        return float(json.loads(done.output)["episode_return_mean"])
+    rows = read_rows(run / "metrics.jsonl")
+    assert len(rows) == 3
+    return rows[-1]["env_runners/episode_return_mean"]
+
+
+COMMANDS = {"eval --env": evaluated_by_command, "train --resume": resumed_by_command}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The run directory of each space's name, trained when it is first asked for."""
+    return cache(lambda name: trained(SPACES[name], tmp_path_factory.mktemp("runs") / "run"))
+
+
+@pytest.fixture(scope="module")
+def own_returns(
+    runs: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], float]:
+    """`return_of_command` of a command and a space's name, where both sides are one."""
+
+    @cache
+    def returned(command: str, name: str) -> float:
+        two_sides.Current = environment(SPACES[name])
+        return return_of_command(command, copied(runs(name), tmp_path_factory.mktemp("own")))
+
+    return returned
+
+
+def copied(run: Path, folder: Path) -> Path:
+    return Path(copytree(run, folder / "run"))
 
 
 MODEL: dict[str, Any] = {"fcnet_hiddens": [2], "conv_filters": []}
+WRITTEN_MODEL = "{fcnet_hiddens = [2], conv_filters = []}"
 OBSERVED = [
     each
     for each in CASES
@@ -239,15 +256,34 @@ def test_parts_are_taken_by_key_or_refused_by_path(
     assert_right_or_refused(DOORS[door], door, name, how, which, found, tmp_path)
 
 
-@pytest.mark.parametrize("door", COMMANDS)
-@pytest.mark.parametrize(
-    ("name", "how", "which", "found"),
-    [each for each in CASES if each.values[0] in ("dict", "dict of actions", "torques")],
-)
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("name", "how", "which", "found"), CASES)
 def test_commands_take_parts_by_key_or_refuse_them_by_path(
-    name: str, how: str, which: str, found: Pair, door: str, tmp_path: Path
+    name: str,
+    how: str,
+    which: str,
+    found: Pair,
+    command: str,
+    tmp_path: Path,
+    runs: Callable[[str], Path],
+    own_returns: Callable[[str, str], float],
 ) -> None:
-    assert_right_or_refused(COMMANDS[door], door, name, how, which, found, tmp_path)
+    run = copied(runs(name), tmp_path)
+    if must_be_refused(command, how, which, found, SPACES[name]):
+        two_sides.Current = environment(found)
+        before = contents(run)
+        done = COMMANDS[command](run)
+        assert done.exit_code == 2, done.output
+        assert re.search(PLACES, done.output), done.output
+        assert contents(run) == before
+    else:
+        expected = own_returns(command, name)
+        two_sides.Current = environment(found)
+        assert return_of_command(command, run) == pytest.approx(expected, rel=0, abs=1e-6)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(each): each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file()}
 
 
 def assert_right_or_refused(
@@ -285,7 +321,7 @@ def must_be_refused(door: str, how: str, which: str, found: Pair, asked: Pair) -
     if how != "rebounded" or which == "action_space":
         return True
     if isinstance(asked[0], gym.spaces.Discrete):  # rows are one-hot, whatever the first choice is
-        return door in ("from_checkpoint", "restore_from_path")
+        return door in ("from_checkpoint", "restore_from_path", *COMMANDS)
     return asked[0].dtype == np.uint8
 
 
@@ -381,8 +417,7 @@ def test_the_setting_of_a_checkpoint_does_not_speak_of_another_environment(tmp_p
 
 @pytest.mark.parametrize("command", ["eval", "record"])
 def test_a_command_takes_other_bounds_where_that_is_typed(command: str, tmp_path: Path) -> None:
-    two_sides.Current = environment(SPACES["torques"])
-    run = trained(tmp_path)
+    run = trained(SPACES["torques"], tmp_path / "run")
     two_sides.Current = environment(WIDER)
     checkpoint = max(each for each in (run / "checkpoints").iterdir() if each.is_dir())
     for opened in (run, checkpoint):
