@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from plugrad import OffPolicyConfig
 from plugrad.config import field
-from plugrad_dqn.rllib import RLLIB_DEFAULTS
+from plugrad.deprecation import rllib_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,4 +51,4 @@ class DQNConfig(OffPolicyConfig):
 
         Networks included.
         """
-        return cls(**RLLIB_DEFAULTS)
+        return cls(**rllib_defaults("dqn"))

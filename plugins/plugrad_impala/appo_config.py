@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from plugrad.config import field
+from plugrad.deprecation import rllib_defaults
 from plugrad_impala.impala_config import IMPALAConfig
-from plugrad_impala.rllib import APPO_DEFAULTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,4 +60,4 @@ class APPOConfig(IMPALAConfig):
         Networks included. Who samples and learns stays plugrad's: `num_env_runners` is 0, where RLlib has 2, and
         `num_learners` is 0, where RLlib has 1.
         """
-        return cls(**APPO_DEFAULTS)
+        return cls(**rllib_defaults("appo"))

@@ -5,7 +5,7 @@ from typing import Self
 
 from plugrad import AlgorithmConfig
 from plugrad.config import field
-from plugrad_impala.rllib import IMPALA_DEFAULTS
+from plugrad.deprecation import rllib_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,4 +44,4 @@ class IMPALAConfig(AlgorithmConfig):
         Networks included. Who samples and learns stays plugrad's: `num_env_runners` is 0, where RLlib has 2, and
         `num_learners` is 0, where RLlib has 1.
         """
-        return cls(**IMPALA_DEFAULTS)
+        return cls(**rllib_defaults("impala"))

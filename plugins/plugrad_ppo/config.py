@@ -7,7 +7,7 @@ from typing import Self
 from plugrad import AlgorithmConfig
 from plugrad.columns import Columns
 from plugrad.config import field
-from plugrad_ppo.rllib import RLLIB_DEFAULTS
+from plugrad.deprecation import rllib_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,4 +52,4 @@ class PPOConfig(AlgorithmConfig):
 
         Networks included. Who samples stays plugrad's: `num_env_runners` is 0, where RLlib has 2.
         """
-        return cls(**RLLIB_DEFAULTS)
+        return cls(**rllib_defaults("ppo"))

@@ -1,8 +1,14 @@
-"""RLlib's older names: what its documents of Ray 2.6 to 2.44 call things that have other names in plugrad.
+"""What only RLlib's users need: the older names, `plugrad migrate`, RLlib's environments, and its defaults.
 
-They work, each with a `DeprecationWarning` that names the new one; `docs/from-rllib.md` is the list. The core has their
-spelling, in `plugrad.deprecation.older_names`, and loads this package when one is used. The functions here are what it
-calls.
+Older names are what RLlib's documents of Ray 2.6 to 2.44 call things that have other names in plugrad. They work, each
+with a `DeprecationWarning` that names the new one; `docs/from-rllib.md` is the list. The core has their spelling, in
+`plugrad.deprecation.older_names`, and loads this package when one is used. The functions here are what it calls.
+
+- `migrate`: the command, which rewrites programs for RLlib.
+- `environments`: RLlib's interface to environments of many agents.
+- `defaults`: RLlib's values of settings that have another default here.
+
+Of the older names:
 
 - `learner`, `additional`, `saving`, `group`, `rl_module`, `settings`: older methods, added to the classes of today.
 - `overrides`: calls a subclass's override of an older name in place of the new one; `subclasses` sees each subclass.
@@ -38,6 +44,8 @@ NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """`{older name of plugrad: (its module here, what to use)}`."""
+COMMANDS: Mapping[str, str] = MappingProxyType({"migrate": "plugrad_rllib.migrate.command:migrate"})
+"""Commands of the command line: `{name: "module:function"}`."""
 ADAPTING = ("settings", "rl_module", "learner", "group")
 """Modules here that change classes of the core."""
 
@@ -90,3 +98,14 @@ def what_to_use(name: str, kind: str = "setting") -> str | None:
     """
     text: str | None = import_module("plugrad_rllib.instead").BY_KIND[kind].get(name)
     return text
+
+
+def agents_class() -> type[Any]:
+    """The subclass of `AgentEnv` for environments with RLlib's interface to many agents."""
+    found: type[Any] = import_module("plugrad_rllib.environments").RLlibAgents
+    return found
+
+
+def defaults(algorithm: str) -> dict[str, Any]:
+    """RLlib's defaults of an algorithm, by its short name, where they differ from plugrad's."""
+    return dict(import_module("plugrad_rllib.defaults").DEFAULTS[algorithm])

@@ -13,8 +13,6 @@ import pytest
 CORE = Path(__file__).parents[2] / "core/plugrad"
 FRAMEWORK = re.compile(r"(?<![a-z])(torch|tensorflow|tf2?|jax|keras|flax)(?![a-z])", re.IGNORECASE)
 REASONS = {
-    "legacy": "names of RLlib's",
-    **{f"cli/migrate/{file}.py": "names of RLlib's" for file in ("imports", "names", "rewrite")},
     "config/config.py": "the default of the setting `backend`",
     "importing/trusted_names.py": "base classes of the models that a stranger's file may name",
     "workers/prepare.py": "variables of the environment by which libraries choose their number of threads",
@@ -58,8 +56,7 @@ def test_it_finds_names_in_code_alone(source, names):
 
 
 def files() -> list[str]:
-    found = (path.relative_to(CORE) for path in sorted(CORE.rglob("*.py")))
-    return [str(each) for each in found if each.parts[0] != "legacy"]
+    return [str(path.relative_to(CORE)) for path in sorted(CORE.rglob("*.py"))]
 
 
 def test_no_code_of_the_core_names_a_framework():

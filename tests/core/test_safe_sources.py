@@ -51,7 +51,7 @@ _PLAIN = {("workers/process.py", "cloudpickle"), ("sampling/async_envs/process.p
 
 REASONS = {
     (
-        "plugrad/cli/migrate/unpickle_child.py",
+        "plugrad_rllib/migrate/unpickle_child.py",
         "pickle",
     ): "RLlib's weights, in a process of its own, arrays only",
     ("plugrad/group/learner_actor.py", "pickle"): "between processes of one group: the driver's config",

@@ -1,4 +1,4 @@
-"""The plugin of RLlib's older names can be removed, and new code never passes it."""
+"""The plugin of what only RLlib's users need can be removed, and new code never passes it."""
 
 import os
 import subprocess
@@ -52,6 +52,53 @@ OLDER = {
     ),
 }
 
+ENVIRONMENT = """
+import gymnasium as gym
+import numpy as np
+from plugrad_ppo import PPOConfig
+
+BOX, TWO = gym.spaces.Box(-1.0, 1.0, (1,), np.float32), gym.spaces.Discrete(2)
+
+
+class Parallel:
+    possible_agents = ["a", "b"]
+    def observation_space(self, agent): return BOX
+    def action_space(self, agent): return TWO
+    def reset(self, seed=None, options=None):
+        self.agents, self.steps = ["a", "b"], 0
+        return self.all(np.zeros(1, np.float32)), self.all({})
+    def step(self, actions):
+        self.steps += 1
+        end, last = self.steps == 4, np.full(1, 0.1 * self.steps, np.float32)
+        self.agents = [] if end else self.agents
+        return self.all(last), self.all(1.0), self.all(end), self.all(False), self.all({})
+    def all(self, each): return {"a": each, "b": each}
+
+
+class OfRLlib(Parallel):
+    observation_space = action_space = None
+    observation_spaces, action_spaces = {"a": BOX, "b": BOX}, {"a": TWO, "b": TWO}
+    def step(self, actions):
+        observations, rewards, terminateds, truncateds, infos = super().step(actions)
+        return observations, rewards, {**terminateds, "__all__": not self.agents}, truncateds, infos
+
+
+def train(env):
+    config = PPOConfig().environment(env).framework("numpy").env_runners(num_envs_per_env_runner=2)
+    config = config.training(train_batch_size=16, minibatch_size=8, num_epochs=1)
+    algorithm = config.rl_module(model_config={"fcnet_hiddens": [4]}).build_algo()
+    print(algorithm.train()["env_runners"]["episode_return_mean"])
+"""
+COMMAND = "from plugrad.cli import main\n"
+OF_RLLIB = {
+    "plugrad migrate is for users of RLlib": COMMAND + "main(['migrate', '.'])",
+    "plugrad migrate": COMMAND + "main(['migrate', '--help'])",
+    ":OfRLlib' has RLlib's interface to many agents": ENVIRONMENT + "train(OfRLlib)",
+    "rllib_defaults() of ppo are RLlib's": "from plugrad_ppo import PPOConfig; PPOConfig.rllib_defaults()",
+    "rllib_defaults() of marwil are RLlib's": "from plugrad_bc import BCConfig; BCConfig.rllib_defaults()",
+}
+"""`{what the error says: a program that needs the plugin}`."""
+
 
 def run(code: str, *roots: Path) -> "subprocess.CompletedProcess[str]":
     paths = [str(each) for each in roots]
@@ -83,6 +130,40 @@ def test_without_the_plugin_an_older_name_is_an_error_that_says_what_to_install(
     assert f"{name} is an older name of RLlib's" in last
     assert "plugrad_rllib" in last
     assert "pip install" in last
+
+
+@pytest.mark.parametrize("said", OF_RLLIB)
+def test_without_the_plugin_what_is_rllibs_is_an_error_that_says_what_to_install(without, said):
+    done = run(GONE + OF_RLLIB[said], without / "core", without / "plugins")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert said in last
+    assert "plugin plugrad_rllib" in last
+    assert "pip install --force-reinstall plugrad" in last
+
+
+@pytest.mark.parametrize("env", ["Parallel", "OfRLlib"])
+def test_with_the_plugin_both_interfaces_of_many_agents_train_alike(env):
+    done = run(f"{ENVIRONMENT}train({env})")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "8.0\n"
+
+
+def test_without_the_plugin_other_environments_of_many_agents_train(without):
+    done = run(f"{GONE}{ENVIRONMENT}train(Parallel)", without / "core", without / "plugins")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "8.0\n"
+
+
+def test_without_the_plugin_the_command_line_trains_and_its_help_lists_every_command(without, tmp_path):
+    where, small = str(tmp_path / "run"), "{fcnet_hiddens = [4]}"
+    train = ["train", "ppo", "CartPole-v1", "--backend", "numpy", "--stop-timesteps", "64", "--out", where]
+    train += ["--training.train_batch_size", "64", "--rl_module.model_config", small, "--quiet"]
+    for arguments in (["--help"], train, ["eval", where, "--episodes", "1"]):
+        done = run(f"{GONE}{COMMAND}main({arguments})", without / "core", without / "plugins")
+        assert done.returncode == 0, done.stderr
+        if arguments == ["--help"]:
+            assert "  migrate " in done.stdout
 
 
 def test_without_the_plugin_what_nobody_has_is_pythons_error(without):

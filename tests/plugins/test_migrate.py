@@ -721,5 +721,5 @@ def test_a_file_that_names_more_than_arrays_runs_nothing(
 
 
 def test_unpickling_is_never_imported() -> None:
-    code = "import plugrad.cli.migrate.command, sys; assert 'plugrad.cli.migrate.unpickle_child' not in sys.modules"
+    code = "import plugrad_rllib.migrate.command, sys; assert 'plugrad_rllib.migrate.unpickle_child' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

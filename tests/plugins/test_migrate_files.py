@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plugrad.cli import main
-from plugrad.cli.migrate.files import MAX_PROGRAM_BYTES
+from plugrad_rllib.migrate.files import MAX_PROGRAM_BYTES
 
 needs.extra("libcst")
 
@@ -217,7 +217,7 @@ LINES = {
 
 @pytest.mark.parametrize("kind", LINES)
 def test_twice_the_lines_take_twice_the_work(kind: str) -> None:
-    from plugrad.cli.migrate.rewrite import migrate as rewrite
+    from plugrad_rllib.migrate.rewrite import migrate as rewrite
 
     def work(number: int) -> int:
         count = 0

@@ -22,7 +22,7 @@ COMMANDS = {
         "inspect:inspect_checkpoint",
         "Show what is in a checkpoint or a policy file and check every byte.",
     ),
-    "migrate": ("migrate.command:migrate", "Rewrite programs for RLlib; prints the difference."),
+    "migrate": (None, "Rewrite programs for RLlib; prints the difference."),
     "new-plugin": ("new_plugin:new_plugin", "Write a new plugin as a distribution of its own."),
     "parity": ("parity:parity", "Compare two backends step by step on one batch."),
     "play": ("play:play", "Watch a trained policy act."),
@@ -32,12 +32,15 @@ COMMANDS = {
     "train": ("train:train", "Train a policy; without arguments, PPO on CartPole-v1."),
     "video": ("play:video", "Film episodes of a trained policy."),
 }
-"""`{name: (file and function in this folder, what the help says)}`; a test compares the help with the command's own."""
+"""`{name: (file and function in this folder, what the help says)}`; a test compares the help with the command's own.
+
+None in place of the file: it is in the plugin `plugrad_rllib`.
+"""
 
 
 @click.group(
     cls=CommandGroup,
-    own={name: (f"plugrad.cli.{place}", text) for name, (place, text) in COMMANDS.items()},
+    own={name: (place and f"plugrad.cli.{place}", text) for name, (place, text) in COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="plugrad", prog_name="plugrad")

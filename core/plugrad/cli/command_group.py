@@ -1,8 +1,8 @@
 """The group of all commands: plugrad's own, and those of plugins.
 
-A command is imported when it is called. An entry point in `plugrad.plugins` that names a click command is called as
-`plugrad NAME`; a broken one does not disturb the others. Help therefore lists all plugins and cannot tell which of them
-are commands.
+A command is imported when it is called; one for RLlib's users is in the plugin `plugrad_rllib`. An entry point in
+`plugrad.plugins` that names a click command is called as `plugrad NAME`; a broken one does not disturb the others. Help
+therefore lists all plugins and cannot tell which of them are commands.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ import click
 from click.exceptions import NoSuchCommand
 
 from plugrad.cli.exits import OneLineErrors
+from plugrad.deprecation import rllib_plugin
 from plugrad.hooks.entry_points import entries, name_and_version
 
 OURS = "plugrad"
@@ -23,11 +24,11 @@ class CommandGroup(OneLineErrors):
     """Plugrad's own commands and those of installed plugins.
 
     Args:
-        own: `{name: ("module:function", what the help says)}`.
+        own: `{name: ("module:function", what the help says)}`; None in place of the first: of `plugrad_rllib`.
         settings: as `click.Group` takes them.
     """
 
-    def __init__(self, *, own: Mapping[str, tuple[str, str]], **settings: Any) -> None:
+    def __init__(self, *, own: Mapping[str, tuple[str | None, str]], **settings: Any) -> None:
         super().__init__(**settings)
         self.own = own
 
@@ -39,7 +40,10 @@ class CommandGroup(OneLineErrors):
         """The command of a name; plugrad's own come first. See `click.Group.get_command`."""
         if cmd_name not in self.own:
             return self._of_a_plugin(ctx, cmd_name)
-        module, _, function = self.own[cmd_name][0].partition(":")
+        place = self.own[cmd_name][0]
+        if place is None:
+            place = rllib_plugin(f"plugrad {cmd_name} is for users of RLlib").COMMANDS[cmd_name]
+        module, _, function = place.partition(":")
         command: click.Command = getattr(import_module(module), function)
         return command
 

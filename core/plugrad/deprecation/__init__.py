@@ -7,6 +7,8 @@ from plugrad.deprecation.older_names import (
     hint_for,
     older_keywords,
     older_settings,
+    rllib_defaults,
+    rllib_plugin,
     unknown_attribute,
     with_older_names,
 )
@@ -21,6 +23,8 @@ __all__ = [
     "older_settings",
     "renamed",
     "renamed_names",
+    "rllib_defaults",
+    "rllib_plugin",
     "unknown_attribute",
     "warn_renamed",
     "with_older_names",

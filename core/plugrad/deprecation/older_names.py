@@ -7,6 +7,9 @@ The plugin is found by its entry point (its group is `GROUP`), and loaded when t
 - as an argument that is unknown: `older_settings` of a config, `call_with_older_arguments` of an update.
 
 Then the plugin changes the classes. Until then they are as written: older names cost a call nothing.
+
+It also has what else only RLlib's users need, and changes no class for it: the command `plugrad migrate`, RLlib's
+interface to environments of many agents, RLlib's defaults (`rllib_plugin`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -116,15 +119,48 @@ def older_names(asked: str) -> Any:
     global _adapted
     with _lock:
         if _adapted is None:
-            plugin = find_plugin()
-            if plugin is None:
-                raise PluginError(
-                    f"{asked} is an older name of RLlib's. The plugin plugrad_rllib, which knows what it does, is not "
-                    "there: pip install --force-reinstall plugrad"
-                )
+            plugin = rllib_plugin(f"{asked} is an older name of RLlib's")
             plugin.adapt()
             _adapted = plugin
         return _adapted
+
+
+def rllib_plugin(need: str) -> Any:
+    """Import the plugin, which changes nothing yet.
+
+    Args:
+        need: what needs it, as a sentence without its full stop, for the error.
+
+    Returns:
+        The plugin's module.
+
+    Raises:
+        PluginError: it is not installed, or fails to load.
+    """
+    plugin = find_plugin()
+    if plugin is None:
+        raise PluginError(
+            f"{need}. The plugin plugrad_rllib, which knows what it does, is not there: "
+            "pip install --force-reinstall plugrad"
+        )
+    return plugin
+
+
+def rllib_defaults(algorithm: str) -> dict[str, Any]:
+    """RLlib's defaults of an algorithm that ships with plugrad, where they differ from plugrad's.
+
+    Args:
+        algorithm: its short name, such as "ppo".
+
+    Returns:
+        `{setting: value}`.
+
+    Raises:
+        PluginError: the plugin is not installed, or fails to load.
+    """
+    plugin = rllib_plugin(f"rllib_defaults() of {algorithm} are RLlib's")
+    found: dict[str, Any] = plugin.defaults(algorithm)
+    return found
 
 
 def find_plugin() -> Any:
@@ -146,7 +182,7 @@ def find_plugin() -> Any:
             if isinstance(error, ModuleNotFoundError) and error.name == entry.module.partition(".")[0]:
                 continue  # its metadata exists, but its files do not
             raise PluginError(
-                f"{entry.value} fails to load, which has RLlib's older names: {type(error).__name__}: {error}"
+                f"{entry.value} fails to load, the plugin for RLlib's users: {type(error).__name__}: {error}"
             ) from error
     return None
 

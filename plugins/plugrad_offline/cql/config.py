@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from plugrad.config import field
-from plugrad_offline.cql.rllib import RLLIB_DEFAULTS
+from plugrad.deprecation import rllib_defaults
 from plugrad_offline.transition_config import TransitionConfig
 from plugrad_sac import SACConfig
 
@@ -61,4 +61,4 @@ class CQLConfig(TransitionConfig):
     @classmethod
     def rllib_defaults(cls) -> Self:
         """A config with the defaults of RLlib 2.60 where they differ from plugrad's."""
-        return cls(**RLLIB_DEFAULTS)
+        return cls(**rllib_defaults("cql"))

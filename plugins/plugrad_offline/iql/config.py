@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from plugrad.config import field
-from plugrad_offline.iql.rllib import RLLIB_DEFAULTS
+from plugrad.deprecation import rllib_defaults
 from plugrad_offline.transition_config import TransitionConfig
 
 
@@ -40,4 +40,4 @@ class IQLConfig(TransitionConfig):
     @classmethod
     def rllib_defaults(cls) -> Self:
         """A config with the defaults of RLlib 2.60 where they differ from plugrad's."""
-        return cls(**RLLIB_DEFAULTS)
+        return cls(**rllib_defaults("iql"))

@@ -5,7 +5,7 @@ from typing import Self
 
 from plugrad import OfflineConfig
 from plugrad.config import field
-from plugrad_offline.marwil.rllib import RLLIB_DEFAULTS
+from plugrad.deprecation import rllib_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,4 +32,4 @@ class MARWILConfig(OfflineConfig):
 
         Networks included.
         """
-        return cls(**RLLIB_DEFAULTS)
+        return cls(**rllib_defaults("marwil"))

@@ -1,6 +1,7 @@
 """Environments with many agents, and the env runner that samples them.
 
-- `agent_env` is the one interface that the others see; `pettingzoo_envs` and `rllib_envs` give it to environments.
+- `agent_env` is the one interface that the others see; `pettingzoo_envs` gives it to PettingZoo's environments, and the
+  plugin `plugrad_rllib` to those with RLlib's interface.
 - `env_faces` says which interface an environment has; `module_mapping` which module acts for an agent.
 - `module_spaces` finds the spaces of modules.
 - `replayable_agent_env` saves a running episode as its seed and actions.

@@ -4,10 +4,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from plugrad.deprecation import rllib_plugin
 from plugrad.errors import ConfigError
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.pettingzoo_envs import AECAgents, ParallelAgents
-from plugrad.sampling.multi_agent.rllib_envs import RLlibAgents
 
 _RLLIBS = ("config", "env_config")
 _INTERFACES = (
@@ -53,14 +53,17 @@ def as_agent_env(env: Any, name: str) -> AgentEnv:
 
     Raises:
         ConfigError: it has none of the interfaces, or does not say which agents are possible.
+        PluginError: it has RLlib's, and the plugin `plugrad_rllib` is not installed.
     """
     if not has_many_agents(env):
         raise ConfigError(f"environment {name} is a {type(env).__name__}; expected: {_INTERFACES}", env=name)
-    face: type[AgentEnv] = RLlibAgents
+    face: type[AgentEnv]
     if hasattr(env, "agent_iter") and hasattr(env, "last"):
         face = AECAgents
     elif callable(getattr(env, "observation_space", None)):
         face = ParallelAgents
+    else:
+        face = rllib_plugin(f"environment {name} has RLlib's interface to many agents").agents_class()
     found = face(env, name)
     if not found.possible_agents:
         raise ConfigError(

@@ -8,11 +8,11 @@ import click
 
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import debug_option
-from plugrad.cli.migrate.files import read_program_text, regular_files
-from plugrad.cli.migrate.notes import Note
-from plugrad.cli.migrate.weights import convert, is_checkpoint
 from plugrad.errors import PlugradError
 from plugrad.importing.extras import require_extra
+from plugrad_rllib.migrate.files import read_program_text, regular_files
+from plugrad_rllib.migrate.notes import Note
+from plugrad_rllib.migrate.weights import convert, is_checkpoint
 
 
 @click.command(name="migrate", short_help="Rewrite programs for RLlib; prints the difference.")
@@ -47,7 +47,7 @@ def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle
         click.echo(f"{out}: weights of {', '.join(modules)}")
         return
     require_extra("libcst", "migrate", "plugrad migrate")
-    from plugrad.cli.migrate.rewrite import migrate as rewrite
+    from plugrad_rllib.migrate.rewrite import migrate as rewrite
 
     if write and out is not None:
         raise click.UsageError("--write changes the files themselves: leave out --out")

@@ -7,11 +7,17 @@ from typing import Any
 
 import libcst as cst
 
-from plugrad.cli.migrate import environments
-from plugrad.cli.migrate.code import argument, as_one, code, expression_statement, name_of, string
-from plugrad.cli.migrate.names import HAVE_RLLIB_DEFAULTS, HERE
-from plugrad.cli.migrate.program import Program
-from plugrad.cli.migrate.settings import (
+from plugrad.config import SECTIONS as OURS
+from plugrad.config.fields import FieldInfo
+from plugrad.deprecation import hint_for
+from plugrad.importing.names import resolve_name
+from plugrad.model_config import MODEL_SETTINGS
+from plugrad.replay.settings import DEFAULTS as REPLAY_SETTINGS
+from plugrad_rllib.migrate import environments
+from plugrad_rllib.migrate.code import argument, as_one, code, expression_statement, name_of, string
+from plugrad_rllib.migrate.names import HAVE_RLLIB_DEFAULTS, HERE
+from plugrad_rllib.migrate.program import Program
+from plugrad_rllib.migrate.settings import (
     GONE,
     HALVED,
     MOVED,
@@ -20,12 +26,6 @@ from plugrad.cli.migrate.settings import (
     REPLAY_BUFFERS,
     SECTIONS,
 )
-from plugrad.config import SECTIONS as OURS
-from plugrad.config.fields import FieldInfo
-from plugrad.deprecation import hint_for
-from plugrad.importing.names import resolve_name
-from plugrad.model_config import MODEL_SETTINGS
-from plugrad.replay.settings import DEFAULTS as REPLAY_SETTINGS
 
 _DELETE = "delete it: "
 _CONFIGS = frozenset(name for name in HERE if name.endswith("Config") and name != "AlgorithmConfig")

@@ -2,9 +2,9 @@
 
 import libcst as cst
 
-from plugrad.cli.migrate.code import as_one, expression_statement, name_of, name_of_method, string
-from plugrad.cli.migrate.names import CONSTANTS
-from plugrad.cli.migrate.program import Program
+from plugrad_rllib.migrate.code import as_one, expression_statement, name_of, name_of_method, string
+from plugrad_rllib.migrate.names import CONSTANTS
+from plugrad_rllib.migrate.program import Program
 
 _GROUPS = ("env_runners", "evaluation", "learners")
 _NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from plugrad.cli.migrate import algorithms, configs, environments, imports, results
-from plugrad.cli.migrate.code import in_parentheses, without_parentheses
-from plugrad.cli.migrate.names import PARTS_OF_MODULES
-from plugrad.cli.migrate.notes import Note
-from plugrad.cli.migrate.program import Program, read_program
+from plugrad_rllib.migrate import algorithms, configs, environments, imports, results
+from plugrad_rllib.migrate.code import in_parentheses, without_parentheses
+from plugrad_rllib.migrate.names import PARTS_OF_MODULES
+from plugrad_rllib.migrate.notes import Note
+from plugrad_rllib.migrate.program import Program, read_program
 
 if TYPE_CHECKING:
     from libcst import BaseExpression, FlattenSentinel, RemovalSentinel

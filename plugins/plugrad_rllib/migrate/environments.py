@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import libcst as cst
 
-from plugrad.cli.migrate.code import argument, as_one, code, expression_statement, name_of, string
-from plugrad.cli.migrate.names import NOT_NEEDED, SPACES_OF_AGENTS
-from plugrad.cli.migrate.program import Program
+from plugrad_rllib.migrate.code import argument, as_one, code, expression_statement, name_of, string
+from plugrad_rllib.migrate.names import NOT_NEEDED, SPACES_OF_AGENTS
+from plugrad_rllib.migrate.program import Program
 
 
 def as_function(

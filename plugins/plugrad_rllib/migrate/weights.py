@@ -11,10 +11,10 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from plugrad.checkpoint import save_checkpoint
-from plugrad.cli.migrate.files import regular_files
 from plugrad.errors import CheckpointError, CheckpointUnsafeError
 from plugrad.rl_module.saved_weights import KIND
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
+from plugrad_rllib.migrate.files import regular_files
 
 STATE = "module_state.pkl"
 CHILD = Path(__file__).with_name("unpickle_child.py")

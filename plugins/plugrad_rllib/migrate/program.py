@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from plugrad.cli.migrate.names import CONSTANTS
-from plugrad.cli.migrate.notes import Notes
-from plugrad.cli.migrate.settings import SECTIONS
+from plugrad_rllib.migrate.names import CONSTANTS
+from plugrad_rllib.migrate.notes import Notes
+from plugrad_rllib.migrate.settings import SECTIONS
 
 OF_RLLIB = re.compile(r"ray\.rllib(\.|$)|ray\.tune\.registry$|ray\.tune$")
 """Modules whose names are replaced."""

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import libcst as cst
 
-from plugrad.cli.migrate.program import Program
+from plugrad_rllib.migrate.program import Program
 
 RENAMED: Mapping[str, str] = MappingProxyType(
     {

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from plugrad.cli.migrate import environments
-from plugrad.cli.migrate.code import code, expression_statement, is_unused, name_of
-from plugrad.cli.migrate.names import CONSTANTS, HERE, INSTEAD, NOT_NEEDED, OF_TARGET_NETWORKS, REWRITTEN
-from plugrad.cli.migrate.program import OF_RLLIB, Program
+from plugrad_rllib.migrate import environments
+from plugrad_rllib.migrate.code import code, expression_statement, is_unused, name_of
+from plugrad_rllib.migrate.names import CONSTANTS, HERE, INSTEAD, NOT_NEEDED, OF_TARGET_NETWORKS, REWRITTEN
+from plugrad_rllib.migrate.program import OF_RLLIB, Program
 
 RAY_CALLS = ("ray.init", "ray.shutdown")
 VALUES = """
