@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from plugrad import OffPolicyConfig
 from plugrad.config import field
-from plugrad.deprecation import rllib_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +43,3 @@ class DQNConfig(OffPolicyConfig):
     dueling: bool = field(True, help="separate heads for state value and advantages (Wang et al. 2016)")
     huber_delta: float = field(1.0, above=0, help="beyond this TD error the loss grows linearly")
     replay_buffer_config: dict[str, Any] = field({"capacity": 100_000})
-
-    @classmethod
-    def rllib_defaults(cls) -> Self:
-        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
-
-        Networks included.
-        """
-        return cls(**rllib_defaults("dqn"))

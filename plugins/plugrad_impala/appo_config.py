@@ -1,10 +1,8 @@
 """The settings of APPO."""
 
 from dataclasses import dataclass
-from typing import Self
 
 from plugrad.config import field
-from plugrad.deprecation import rllib_defaults
 from plugrad_impala.impala_config import IMPALAConfig
 
 
@@ -52,12 +50,3 @@ class APPOConfig(IMPALAConfig):
         """Trained environment steps between two moves of the target network."""
         batches = self.circular_buffer_num_batches * self.circular_buffer_iterations_per_batch
         return max(1, round(self.target_network_update_freq * batches * self.train_batch_size))
-
-    @classmethod
-    def rllib_defaults(cls) -> Self:
-        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
-
-        Networks included. Who samples and learns stays plugrad's: `num_env_runners` is 0, where RLlib has 2, and
-        `num_learners` is 0, where RLlib has 1.
-        """
-        return cls(**rllib_defaults("appo"))

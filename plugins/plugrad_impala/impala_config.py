@@ -1,11 +1,9 @@
 """The settings of IMPALA."""
 
 from dataclasses import dataclass
-from typing import Self
 
 from plugrad import AlgorithmConfig
 from plugrad.config import field
-from plugrad.deprecation import rllib_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +34,3 @@ class IMPALAConfig(AlgorithmConfig):
     def reads_masked_steps(self) -> bool:
         """True: the targets of a step follow from the steps behind it, whether or not these count in the loss."""
         return True
-
-    @classmethod
-    def rllib_defaults(cls) -> Self:
-        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
-
-        Networks included. Who samples and learns stays plugrad's: `num_env_runners` is 0, where RLlib has 2, and
-        `num_learners` is 0, where RLlib has 1.
-        """
-        return cls(**rllib_defaults("impala"))

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from math import inf
-from typing import Self
 
 from plugrad import AlgorithmConfig
 from plugrad.columns import Columns
 from plugrad.config import field
-from plugrad.deprecation import rllib_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +43,3 @@ class PPOConfig(AlgorithmConfig):
     def standardized_columns(self) -> tuple[str, ...]:
         """Advantages, with `normalize_advantages="minibatch"`."""
         return (Columns.ADVANTAGES,) if self.normalize_advantages == "minibatch" else ()
-
-    @classmethod
-    def rllib_defaults(cls) -> Self:
-        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
-
-        Networks included. Who samples stays plugrad's: `num_env_runners` is 0, where RLlib has 2.
-        """
-        return cls(**rllib_defaults("ppo"))

@@ -106,6 +106,11 @@ def agents_class() -> type[Any]:
     return found
 
 
-def defaults(algorithm: str) -> dict[str, Any]:
-    """RLlib's defaults of an algorithm, by its short name, where they differ from plugrad's."""
-    return dict(import_module("plugrad_rllib.defaults").DEFAULTS[algorithm])
+def defaults_of(config_class: type[Any]) -> dict[str, Any]:
+    """RLlib's values of the settings of a config class that have another default in plugrad.
+
+    Raises:
+        ConfigError: they are not known.
+    """
+    found: dict[str, Any] = import_module("plugrad_rllib.defaults").defaults_of(config_class)
+    return found

@@ -1,8 +1,10 @@
-"""RLlib's defaults, as of RLlib 2.60, where plugrad's differ. Data only; `test_rllib_defaults.py` compares each."""
+"""RLlib's defaults, as of RLlib 2.60, where plugrad's differ; `tests/backends/test_rllib_defaults.py` compares each."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+
+from plugrad.errors import ConfigError
 
 _IMPALA: dict[str, Any] = {
     "lr": 5e-4,
@@ -15,10 +17,19 @@ _IMPALA: dict[str, Any] = {
     "shuffle_batch_per_epoch": False,
     "model_config": {"fcnet_hiddens": [256, 256], "free_log_std": False, "vf_share_layers": True},
 }
+_MARWIL: dict[str, Any] = {
+    "lr": 1e-4,
+    "train_batch_size": 2000,
+    "minibatch_size": None,
+    "shuffle_batch_per_epoch": False,
+    "num_envs_per_env_runner": 1,
+    "evaluation_interval": None,
+    "model_config": {"fcnet_hiddens": [256, 256], "vf_share_layers": True, "free_log_std": False},
+}
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "ppo": {
+        "plugrad_ppo:PPOConfig": {
             "lr": 5e-5,
             "train_batch_size": 4000,
             "minibatch_size": 128,
@@ -32,8 +43,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "num_envs_per_env_runner": 1,
             "model_config": {"fcnet_hiddens": [256, 256], "free_log_std": False},
         },
-        "impala": _IMPALA,
-        "appo": {
+        "plugrad_impala:IMPALAConfig": _IMPALA,
+        "plugrad_impala:APPOConfig": {
             **_IMPALA,
             "clip_param": 0.4,
             "circular_buffer_num_batches": 8,
@@ -42,7 +53,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "tau": 1.0,
             "model_config": {"fcnet_hiddens": [256, 256], "free_log_std": False},
         },
-        "dqn": {
+        "plugrad_dqn:DQNConfig": {
             "lr": 5e-4,
             "train_batch_size": 32,
             "minibatch_size": None,
@@ -53,16 +64,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "replay_buffer_config": {"type": "prioritized", "capacity": 50_000, "alpha": 0.6, "beta": 0.4},
             "model_config": {"fcnet_hiddens": [256, 256], "fcnet_activation": "tanh"},
         },
-        "marwil": {
-            "lr": 1e-4,
-            "train_batch_size": 2000,
-            "minibatch_size": None,
-            "shuffle_batch_per_epoch": False,
-            "num_envs_per_env_runner": 1,
-            "evaluation_interval": None,
-            "model_config": {"fcnet_hiddens": [256, 256], "vf_share_layers": True, "free_log_std": False},
-        },
-        "cql": {
+        "plugrad_offline:MARWILConfig": _MARWIL,
+        "plugrad_bc:BCConfig": _MARWIL,
+        "plugrad_offline:CQLConfig": {
             "train_batch_size": 256,
             "minibatch_size": None,
             "critic_lr": 1e-3,
@@ -71,7 +75,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "evaluation_interval": None,
             "model_config": {"fcnet_hiddens": [256, 256]},
         },
-        "iql": {
+        "plugrad_offline:IQLConfig": {
             "train_batch_size": 2000,
             "minibatch_size": None,
             "expectile": 0.8,
@@ -81,4 +85,17 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
-"""`{short name of an algorithm: {setting: value}}`; behaviour cloning has those of MARWIL."""
+"""`{"package:config class": {setting: value}}`."""
+
+
+def defaults_of(config_class: type[Any]) -> dict[str, Any]:
+    """RLlib's values for a config class, or for the nearest of its bases that has some.
+
+    Raises:
+        ConfigError: none has; names those that have.
+    """
+    for each in config_class.__mro__:
+        if found := DEFAULTS.get(f"{each.__module__.partition('.')[0]}:{each.__name__}"):
+            return dict(found)
+    known = ", ".join(name.partition(":")[2] for name in DEFAULTS)
+    raise ConfigError(f"{config_class.__name__}.rllib_defaults(): RLlib's defaults are known for {known}")

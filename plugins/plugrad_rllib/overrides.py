@@ -78,7 +78,7 @@ def honour_overrides(base: type[Any], bridges: Sequence[Bridge], cls: type[Any])
 
 
 def _other_names(base: type[Any], others: Sequence[Bridge]) -> list[Bridge]:
-    """A bridge for each `renamed` attribute and `older_method` of a class that the others do not serve."""
+    """A bridge for each `older_method` of a class that the others do not serve."""
     served = {old for bridge in others for old in bridge.olds}
     found = [each for owner in base.__mro__ for each in vars(owner).values() if hasattr(each, "old")]
     return [same_arguments(each.new, each.old) for each in found if each.old not in served]

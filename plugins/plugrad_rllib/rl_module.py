@@ -1,14 +1,9 @@
-"""Older names of modules: what they were called with before, and overrides of `lend`."""
+"""The older name of modules: what they were called with before."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any
 
 from plugrad.rl_module import MultiRLModule, RLModule
-from plugrad.types import Tensor
-from plugrad_rllib.overrides import Bridge, beneath, honour_overrides, older
-from plugrad_rllib.subclasses import adapt_subclasses, add_names
+from plugrad_rllib.subclasses import add_names
 from plugrad_rllib.warning import warn_older
 
 
@@ -22,20 +17,7 @@ class OlderRLModule:
         return modules
 
 
-@contextmanager
-def _cross_functional_call(module: Any, below: Any, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """`functional_call` by way of an overridden `lend`, which may call `super().lend(...)` only on entering."""
-    with ExitStack() as stack:
-        with beneath(module, functional_call=below):
-            stack.enter_context(older(module, "lend")(tensors))
-        yield
-
-
-BRIDGES = (Bridge("functional_call", ("lend",), _cross_functional_call),)
-
-
 def adapt() -> None:
-    """Make the older names of modules work, and overrides by them."""
+    """Make the older name work."""
     add_names(RLModule, OlderRLModule)
     add_names(MultiRLModule, OlderRLModule)
-    adapt_subclasses(RLModule, partial(honour_overrides, RLModule, BRIDGES))

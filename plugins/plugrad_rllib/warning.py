@@ -1,6 +1,6 @@
 """The warning that every older name gives."""
 
-from plugrad.deprecation.renaming import warn_deprecated
+from plugrad.deprecation.user_warnings import warn_deprecated
 
 
 def warn_older(old: str, new: str) -> None:

@@ -983,9 +983,7 @@ def test_every_public_member_of_the_learner_stands_in_the_table():
         "register_state",  # test_plugin_state_on_backends.py
         "run_connectors",
         "stream",
-        "tell",
         "trainable_module_ids",
-        "watch",
     }
     elsewhere |= {*dir(OlderLearner), *dir(OlderUpdates), *dir(OlderSaving)}  # test_from_rllib.py
     members = {name for name in dir(Learner) if not name.startswith("_")}

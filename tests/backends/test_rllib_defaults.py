@@ -8,7 +8,9 @@ import pytest
 import rllib_fixture as rllib
 
 from plugrad import AlgorithmConfig
+from plugrad.errors import ConfigError
 from plugrad.module_spec import MODEL_CONFIG
+from plugrad_sac import SACConfig
 
 PAGE = Path(__file__).parents[2] / "docs/from-rllib.md"
 RENAMED = {"lambda": "lambda_"}
@@ -68,6 +70,15 @@ def test_rllib_defaults_can_be_changed_and_written(algorithm):
     config = rllib.CONFIGS[algorithm].rllib_defaults().environment("CartPole-v1").training(gamma=0.5)
     assert type(config) is rllib.CONFIGS[algorithm]
     assert AlgorithmConfig.from_dict(config.to_dict()).to_dict() == config.to_dict()
+
+
+def test_an_own_config_has_the_defaults_of_its_algorithm_and_others_say_which_are_known():
+    class Mine(rllib.CONFIGS["PPO"]):
+        pass
+
+    assert Mine.rllib_defaults().lr == rllib.CONFIGS["PPO"].rllib_defaults().lr != Mine().lr
+    with pytest.raises(ConfigError, match=r"SACConfig.*known for PPOConfig, IMPALAConfig"):
+        SACConfig.rllib_defaults()
 
 
 # --- the table ---

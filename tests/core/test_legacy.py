@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from learning import ValueLearner, digest, flat, ppo_batch, ppo_config, value_config, weights, with_modules
-from target_learning import BootstrappingLearner
 
 import plugrad
 from plugrad import ALL_MODULES, Columns, Learner, hookimpl
@@ -17,7 +16,6 @@ from plugrad import DEFAULT_MODULE_ID as P
 from plugrad.config import Config
 from plugrad.deprecation import older_names
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
-from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
 from plugrad_rllib import NAMES
 from plugrad_rllib.additional import OlderUpdates
 from plugrad_rllib.arguments import RENAMED_ARGUMENTS
@@ -589,78 +587,6 @@ def test_an_overridden_update_with_num_iters_is_called():
     new.update(ppo_batch(), minibatch_size=4, num_epochs=3)
     assert old.iters == 3
     assert digest(old.get_state()) == digest(new.get_state())
-
-
-class Line(NumpyRLModule):
-    """v = slope * x0."""
-
-    def setup(self):
-        self.slope = ArrayVariable(np.array([2.0]))
-        self.lent = []
-
-    def _forward(self, batch, **kwargs):
-        return {Columns.VF_PREDS: self.slope.read()[0] * batch[Columns.OBS][:, 0]}
-
-
-def lending_line():
-    class Lending(Line):
-        @contextmanager
-        def lend(self, tensors):
-            self.lent.append({name: float(each[0]) for name, each in tensors.items()})
-            with super().lend(tensors):
-                yield
-
-    return Lending
-
-
-def test_a_module_that_overrides_lend_computes_with_other_weights_through_it():
-    with warned("Lending.lend, an override", "use functional_call"):
-        module = lending_line()()
-    batch = {Columns.OBS: np.ones((1, 3))}
-    with module.functional_call({"slope": np.array([3.0])}):
-        assert module.forward_train(batch)[Columns.VF_PREDS] == [3.0]
-        with module.functional_call({"slope": np.array([5.0])}):
-            assert module.forward_train(batch)[Columns.VF_PREDS] == [5.0]
-        assert module.forward_train(batch)[Columns.VF_PREDS] == [3.0]
-    assert module.forward_train(batch)[Columns.VF_PREDS] == [2.0]
-    assert module.lent == [{"slope": 3.0}, {"slope": 5.0}]
-
-
-def test_target_networks_use_an_overridden_lend():
-    with warned("Lending.lend"):
-        lending = lending_line()
-    rows = ppo_batch()
-    batch = {
-        **rows,
-        Columns.NEXT_OBS: rows[Columns.OBS],
-        Columns.REWARDS: rows[Columns.VALUE_TARGETS],
-    }
-    learners = [BootstrappingLearner(config=value_config(), module=each()) for each in (lending, Line)]
-    for learner in learners:
-        learner.build()
-    assert_same_update(*learners, batch=batch)
-    assert {"slope": 2.0} in learners[0].module[P].lent
-
-
-def test_an_override_of_a_renamed_attribute_is_called():
-    with warned("Told.tell, an override", "use notify"):
-
-        class Told(ValueLearner):
-            def tell(self, hook, **arguments):
-                told.append(hook)
-                super().tell(hook, **arguments)
-
-    told, heard = [], []
-
-    class Ears:
-        @hookimpl
-        def learner_built(self, learner):
-            heard.append(learner)
-
-    learner = Told(config=value_config(), plugins=[Ears()])
-    learner.build()
-    assert told == ["learner_built"]
-    assert heard == [learner]
 
 
 def test_the_core_spells_the_names_that_the_plugin_knows():

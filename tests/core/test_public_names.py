@@ -10,7 +10,6 @@ import pytest
 
 import plugrad
 from plugrad.algorithm import Algorithm
-from plugrad.deprecation import renamed
 from plugrad.hooks.dispatch import hook_methods
 from plugrad.testing.tiny_learners import tiny_learner
 
@@ -59,8 +58,7 @@ PACKAGES = (
 
 def members(cls: type) -> set[str]:
     """Public ones, and the methods with an underscore that are hooks: subclasses override them."""
-    older = {name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, renamed)}
-    return {name for name in dir(cls) if not name.startswith("_")} | hook_methods(cls).keys() | older
+    return {name for name in dir(cls) if not name.startswith("_")} | hook_methods(cls).keys()
 
 
 def overridable(cls: type) -> set[str]:

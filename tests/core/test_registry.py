@@ -244,69 +244,6 @@ def test_a_plugin_built_for_an_older_signature_of_a_hook_is_told_so_and_the_rest
     assert others == ["PPOConfig", "numpy"]
 
 
-OLDER_BACKEND = """
-from plugrad import hookimpl
-from plugrad.hooks.backend_spec import BackendInfo
-from plugrad.optimizers import make_optimizer
-from plugrad.testing.numpy_backend import *
-from plugrad.testing.numpy_module import NumpyRLModule
-from plugrad.testing.numpy_module import ArrayVariable
-del wrap_module
-@hookimpl
-def backend_info():
-    return BackendInfo("older", "1")
-@hookimpl
-def check_registered_optimizer(): ...
-@hookimpl
-def adopt_module(module):
-    return Slope(model_config={"slope": module})
-@hookimpl
-def adopt_optimizer(optimizer):
-    return optimizer.own
-class Descent:
-    def __init__(self):
-        self.own = make_optimizer({"type": "sgd"})
-    @property
-    def lr(self):
-        return self.own.lr
-class Slope(NumpyRLModule):
-    def setup(self):
-        self.slope = ArrayVariable(self.model_config["slope"])
-    def _forward(self, batch, **kwargs):
-        return {"vf_preds": self.slope.read() * batch["obs"][:, 0]}
-"""
-
-
-def test_a_backend_that_answers_hooks_by_their_older_names_trains_with_a_warning(site):
-    """A float is its model, `Descent` its optimizer; d/ds of mean((s * 1)^2) is 2s."""
-    site.install("plugrad-older", plugins={("backends", "older"): "older"}, modules={"older": OLDER_BACKEND})
-    found = site.run("""
-import gymnasium as gym, numpy as np, older
-from plugrad import AlgorithmConfig, Learner
-class Mine(Learner):
-    def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
-        return self.ops.mean(self.ops.square(fwd_out["vf_preds"]))
-    def configure_optimizers_for_module(self, module_id, config=None):
-        params = self.get_parameters(self.module[module_id])
-        self.register_optimizer(module_id=module_id, optimizer=older.Descent(), params=params, lr_or_lr_schedule=0.5)
-config = AlgorithmConfig().framework("older").training(minibatch_size=None, num_epochs=1)
-config = config.environment(observation_space=gym.spaces.Box(-1, 1, (1,)), action_space=gym.spaces.Discrete(2))
-learner = Mine(config=config, module=np.float32(3.0))
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    learner.build()
-results = learner.update({"obs": np.ones((4, 1), np.float32)})
-[float(learner.get_weights()["default_policy"]["slope"]), sorted({str(each.message) for each in caught})]
-""")
-    assert found == [
-        0.0,
-        [
-            "backend 'older': the hook 'adopt_module' is now 'wrap_module'",
-            "backend 'older': the hook 'adopt_optimizer' is now 'wrap_optimizer'",
-        ],
-    ]
-
-
 def test_a_distribution_that_is_installed_twice_is_the_first_on_the_path(site):
     for folder, version in (("first", "2.0"), ("second", "1.0")):
         site.install(

@@ -94,8 +94,8 @@ OF_RLLIB = {
     "plugrad migrate is for users of RLlib": COMMAND + "main(['migrate', '.'])",
     "plugrad migrate": COMMAND + "main(['migrate', '--help'])",
     ":OfRLlib' has RLlib's interface to many agents": ENVIRONMENT + "train(OfRLlib)",
-    "rllib_defaults() of ppo are RLlib's": "from plugrad_ppo import PPOConfig; PPOConfig.rllib_defaults()",
-    "rllib_defaults() of marwil are RLlib's": "from plugrad_bc import BCConfig; BCConfig.rllib_defaults()",
+    "PPOConfig.rllib_defaults() has RLlib's values": "from plugrad_ppo import PPOConfig; PPOConfig.rllib_defaults()",
+    "BCConfig.rllib_defaults() has RLlib's values": "from plugrad_bc import BCConfig; BCConfig.rllib_defaults()",
 }
 """`{what the error says: a program that needs the plugin}`."""
 

@@ -1,7 +1,6 @@
 """Names are words of the field: those that earlier versions used instead name nothing any more.
 
-`WORDS` are part of no name. `NAMES` are no name as a whole: as a part of one they are ordinary English. Older names
-that still work are made by `renamed`, not by `def`.
+`WORDS` are part of no name. `NAMES` are no name as a whole: as a part of one they are ordinary English.
 """
 
 import ast
@@ -74,8 +73,6 @@ EXCEPTIONS = {
         "core/plugrad/learner/update/connectors.py",
         "pieces",
     ): "RLlib's word for the parts of a connector pipeline",
-    ("tests/core/test_legacy.py", "lend"): "an override of the older name, which is honoured",
-    ("tests/core/test_legacy.py", "tell"): "an override of the older name, which is honoured",
     ("tests/core/test_checkpoint_crash.py", "watch"): "ordinary English: it watches a process",
     ("tests/core/watched_openings.py", "watch"): "ordinary English: it watches a process",
 }

@@ -11,7 +11,7 @@ import gymnasium as gym
 
 from plugrad.checkpoint import Checkpoint
 from plugrad.config.module_specs import spaces_of
-from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError, RestoreMismatchError

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from plugrad.algorithm import Algorithm, AlgorithmBatch
 from plugrad.config import Config
+from plugrad.deprecation import rllib_plugin
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.hooks.registry import algorithm_of, get_algorithm
@@ -30,6 +31,20 @@ class AlgorithmConfig(Config):
     An algorithm subclasses this with `@dataclass(frozen=True, kw_only=True)`. It declares its own settings with
     `plugrad.config.field`; they are set by `.training(...)`.
     """
+
+    @classmethod
+    def rllib_defaults(cls) -> Self:
+        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
+
+        Networks included. Who samples and learns stays plugrad's: `num_env_runners` is 0, where RLlib has 2 for PPO,
+        IMPALA and APPO, and `num_learners` is 0, where RLlib has 1 for IMPALA and APPO.
+
+        Raises:
+            ConfigError: RLlib's defaults of this algorithm are not known here.
+            PluginError: the plugin `plugrad_rllib`, which knows them, is not installed.
+        """
+        plugin = rllib_plugin(f"{cls.__name__}.rllib_defaults() has RLlib's values")
+        return cls(**plugin.defaults_of(cls))
 
     @property
     def is_offline(self) -> bool:

@@ -8,7 +8,6 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from plugrad.deprecation import renamed
 from plugrad.errors import CollectiveError, LearnerTimeoutError, PlugradError
 from plugrad.types import Array
 
@@ -167,8 +166,6 @@ class Collective(ABC):
     def leave(self) -> None:
         """Abort, and tell the other processes not to wait for this one."""
         self.abort("this learner left the exchange")
-
-    give_up = renamed("leave")
 
     @abstractmethod
     def close(self) -> None:

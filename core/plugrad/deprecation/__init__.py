@@ -7,12 +7,10 @@ from plugrad.deprecation.older_names import (
     hint_for,
     older_keywords,
     older_settings,
-    rllib_defaults,
     rllib_plugin,
     unknown_attribute,
     with_older_names,
 )
-from plugrad.deprecation.renaming import renamed, renamed_names, warn_renamed
 
 __all__ = [
     "HasOlderNames",
@@ -21,11 +19,7 @@ __all__ = [
     "hint_for",
     "older_keywords",
     "older_settings",
-    "renamed",
-    "renamed_names",
-    "rllib_defaults",
     "rllib_plugin",
     "unknown_attribute",
-    "warn_renamed",
     "with_older_names",
 ]

@@ -146,23 +146,6 @@ def rllib_plugin(need: str) -> Any:
     return plugin
 
 
-def rllib_defaults(algorithm: str) -> dict[str, Any]:
-    """RLlib's defaults of an algorithm that ships with plugrad, where they differ from plugrad's.
-
-    Args:
-        algorithm: its short name, such as "ppo".
-
-    Returns:
-        `{setting: value}`.
-
-    Raises:
-        PluginError: the plugin is not installed, or fails to load.
-    """
-    plugin = rllib_plugin(f"rllib_defaults() of {algorithm} are RLlib's")
-    found: dict[str, Any] = plugin.defaults(algorithm)
-    return found
-
-
 def find_plugin() -> Any:
     """Import the plugin, which changes nothing yet; None if it is not installed.
 

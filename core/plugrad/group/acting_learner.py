@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plugrad.deprecation import renamed
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.learner import Learner, build_learner
@@ -28,8 +27,6 @@ class ActingLearner:
     Attributes:
         learner: the local learner, or the copy as it was last fetched.
     """
-
-    up_to_date, weights, restored = renamed("get_synced"), renamed("get_weights"), renamed("reset")
 
     def __init__(
         self, learners: LocalLearner | RemoteLearners, get_state: Callable[..., tuple[int, dict[str, Any]]]

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from plugrad.config import Config
 from plugrad.deprecation import HasOlderNames, call_with_older_arguments
-from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting_learner import ActingLearner
 from plugrad.group.local_learner import LocalLearner

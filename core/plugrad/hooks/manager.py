@@ -13,7 +13,6 @@ from typing import Any
 
 import pluggy
 
-from plugrad.deprecation import warn_renamed
 from plugrad.errors import PluginConflictError, PluginError, did_you_mean
 from plugrad.hooks import tracing
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
@@ -29,8 +28,6 @@ TIERS = ("core", "backend", "algorithm", "listener")
 BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
 SPECIFICATIONS = (*BACKEND_SPECIFICATIONS, AlgorithmBuildSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
 _OPTIONS = f"{PROJECT}_impl"
-RENAMED: Mapping[str, str] = {"adopt_module": "wrap_module", "adopt_optimizer": "wrap_optimizer"}
-"""`{older hook name: current name}`: plugins that answer the older one still work, with a warning."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +87,6 @@ def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
     """
     found: dict[str, Callable[..., Any]] = {}
     for name, function in marked_functions(plugin.implementation).items():
-        if name in RENAMED:
-            warn_renamed(f"{plugin}: the hook {name!r}", repr(name := RENAMED[name]))
         _check_mark(plugin, name, function)
         _check_signature(plugin, name, function)
         found[name] = function

@@ -19,7 +19,7 @@ from plugrad.batch import Batch, check_observation_values, check_observations
 from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
 from plugrad.config import Config
-from plugrad.deprecation import HasOlderNames, call_with_older_arguments, renamed, unknown_attribute
+from plugrad.deprecation import HasOlderNames, call_with_older_arguments, unknown_attribute
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, NotBuiltError, NotUndoneError
 from plugrad.gradients import Gradients, Layout
@@ -444,11 +444,6 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             **arguments: the hook's arguments other than `learner`.
         """
         self._hooks.call_hook(hook, learner=self, **arguments)
-
-    tell = renamed("notify")
-    watch = renamed("shape_check")
-    _adopt_module = renamed("_wrap_module")
-    _adopt_optimizer = renamed("_wrap_optimizer")
 
     # --- update ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 
-from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import ConfigError
 from plugrad.networks.conv_filters import Filters, image_filters, map_shapes
 from plugrad.networks.inputs import Input, byte_scale

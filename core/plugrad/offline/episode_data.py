@@ -7,7 +7,6 @@ from typing import Any
 import gymnasium as gym
 
 from plugrad.batch.recurrent_state import STATE_COLUMNS
-from plugrad.deprecation import renamed
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.spaces import NAMES, check_fit, row_order
@@ -28,8 +27,6 @@ class EpisodeData:
     episodes: Sequence[SingleAgentEpisode]
     observation_space: gym.Space[Any]
     action_space: gym.Space[Any]
-
-    joined = renamed("concat")
 
     def read_as(
         self,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plugrad.deprecation.renaming import warn_deprecated
+from plugrad.deprecation.user_warnings import warn_deprecated
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.replay.buffer import ReplayBuffer
 from plugrad.replay.observation_rows import StoredPart

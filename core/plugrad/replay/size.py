@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.replay.machine_memory import usable_memory
 from plugrad.replay.observation_rows import StoredPart
 from plugrad.replay.storage import RowStorage

@@ -9,7 +9,7 @@ import gymnasium as gym
 
 import plugrad.numpy_ops as numpy_ops
 from plugrad.columns import Columns
-from plugrad.deprecation import HasOlderNames, renamed
+from plugrad.deprecation import HasOlderNames
 from plugrad.distributions import Distribution, distribution_class, mask_logits
 from plugrad.errors import ConfigError
 from plugrad.networks import Network
@@ -221,8 +221,6 @@ class RLModule(SavesWeights, HasOlderNames):
             f"{type(self).__name__} cannot compute with other weights than its own, so it can have no target network: "
             "its class must have functional_call(tensors)"
         )
-
-    lend = renamed("functional_call")
 
     def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
         """State values of a batch, in inference mode: the column VF_PREDS of `forward_train`.

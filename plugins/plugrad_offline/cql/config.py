@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from plugrad.config import field
-from plugrad.deprecation import rllib_defaults
 from plugrad_offline.transition_config import TransitionConfig
 from plugrad_sac import SACConfig
 
@@ -57,8 +56,3 @@ class CQLConfig(TransitionConfig):
         help="target entropy of the policy in nats; auto: minus the number of dimensions; "
         "None: the temperature is constant",
     )
-
-    @classmethod
-    def rllib_defaults(cls) -> Self:
-        """A config with the defaults of RLlib 2.60 where they differ from plugrad's."""
-        return cls(**rllib_defaults("cql"))

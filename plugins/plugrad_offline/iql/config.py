@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from plugrad.config import field
-from plugrad.deprecation import rllib_defaults
 from plugrad_offline.transition_config import TransitionConfig
 
 
@@ -36,8 +35,3 @@ class IQLConfig(TransitionConfig):
         3.0, above=0, help="weight of the advantages in the exponent: the inverse temperature"
     )
     max_weight: float = field(100.0, above=0, help="limit on exp(beta A), the weight of an action")
-
-    @classmethod
-    def rllib_defaults(cls) -> Self:
-        """A config with the defaults of RLlib 2.60 where they differ from plugrad's."""
-        return cls(**rllib_defaults("iql"))

@@ -1,11 +1,9 @@
 """The settings of MARWIL."""
 
 from dataclasses import dataclass
-from typing import Self
 
 from plugrad import OfflineConfig
 from plugrad.config import field
-from plugrad.deprecation import rllib_defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +23,3 @@ class MARWILConfig(OfflineConfig):
     moving_average_sqd_adv_norm_update_rate: float = field(
         1e-8, minimum=0, maximum=1, help="how far an update moves that average"
     )
-
-    @classmethod
-    def rllib_defaults(cls) -> Self:
-        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
-
-        Networks included.
-        """
-        return cls(**rllib_defaults("marwil"))

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from plugrad_rllib.defaults import DEFAULTS
+
 HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         **{
@@ -60,18 +62,7 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """`{name in RLlib: (module here, name here)}`."""
 
-HAVE_RLLIB_DEFAULTS = frozenset(
-    {
-        "APPOConfig",
-        "BCConfig",
-        "CQLConfig",
-        "DQNConfig",
-        "IMPALAConfig",
-        "IQLConfig",
-        "MARWILConfig",
-        "PPOConfig",
-    }
-)
+HAVE_RLLIB_DEFAULTS = frozenset(name.partition(":")[2] for name in DEFAULTS)
 """Configs with `rllib_defaults()`."""
 
 NOT_NEEDED = frozenset(

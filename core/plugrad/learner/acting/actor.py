@@ -16,7 +16,7 @@ from plugrad.action_rows import action_shape
 from plugrad.batch import check_masks, refuse
 from plugrad.batch.forms import as_array
 from plugrad.columns import Columns
-from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.acting.onnx import record_actions

@@ -15,7 +15,7 @@ from plugrad.config import Config
 from plugrad.config.rules import without_ineffective_overrides
 from plugrad.config.serialize import ALGORITHM_KEY, decode_field
 from plugrad.config.size_limits import OF_SAMPLING, check_numbers, check_size
-from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,

@@ -14,7 +14,7 @@ import numpy as np
 from plugrad.batch import Batch, Rows
 from plugrad.columns import Columns
 from plugrad.config import Config
-from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.update.given_columns import columns_to_numpy
