@@ -129,7 +129,7 @@ def _plain(setting: cst.Arg) -> cst.Arg:
 
 
 def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tuple[str, cst.Arg]]:
-    """Where one argument of a fluent call goes: `[(method, argument)]`."""
+    """What one argument of a fluent call becomes: `[(method, argument)]`."""
     if arg.keyword is None:
         if arg.star:
             program.notes.add(line, f"{section}({code(arg).rstrip(',')}): rename the settings in it yourself")
@@ -151,15 +151,18 @@ def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tu
         _note_default_minibatch(program, arg, line)
     elif name == "replay_buffer_config":
         arg = _replay_buffer(program, arg, line)
+    return _place(program, section, name, arg, line)
+
+
+def _place(program: Program, section: str, name: str, arg: cst.Arg, line: int) -> list[tuple[str, cst.Arg]]:
+    """The method and the name that a setting has here; nothing, with a note, if it goes."""
     if (section, name) in MOVED:
         target, here = MOVED[section, name]
         return [(target, arg.with_changes(keyword=cst.Name(here)))]
-    if name in GONE:
-        program.notes.add(line, f"{section}({name}=...) was deleted: {GONE[name]}")
-        return []
     hint = hint_for(name).removeprefix(" Here: ").removesuffix(".")
-    if hint.startswith(_DELETE):
-        program.notes.add(line, f"{section}({name}=...) was deleted: {hint.removeprefix(_DELETE)}")
+    gone = GONE.get(name) or (hint.removeprefix(_DELETE) if hint.startswith(_DELETE) else None)
+    if gone:
+        program.notes.add(line, f"{section}({name}=...) was deleted: {gone}")
         return []
     ours = _fields(program)
     if name in ours and section in OURS:
