@@ -13,7 +13,6 @@ import click
 from click.exceptions import NoSuchCommand
 
 from plugrad.cli.exits import OneLineErrors
-from plugrad.deprecation import rllib_plugin
 from plugrad.hooks.entry_points import entries, name_and_version
 
 OURS = "plugrad"
@@ -42,6 +41,8 @@ class CommandGroup(OneLineErrors):
             return self._of_a_plugin(ctx, cmd_name)
         place = self.own[cmd_name][0]
         if place is None:
+            from plugrad.deprecation import rllib_plugin  # the other commands do without
+
             place = rllib_plugin(f"plugrad {cmd_name} is for users of RLlib").COMMANDS[cmd_name]
         module, _, function = place.partition(":")
         command: click.Command = getattr(import_module(module), function)
