@@ -9,7 +9,7 @@ import gymnasium as gym
 
 import plugrad.numpy_ops as numpy_ops
 from plugrad.columns import Columns
-from plugrad.deprecation import HasOlderNames
+from plugrad.deprecation import with_older_names
 from plugrad.distributions import Distribution, distribution_class, mask_logits
 from plugrad.errors import ConfigError
 from plugrad.networks import Network
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from plugrad.rl_module.multi_rl_module import MultiRLModule
 
 
-class RLModule(SavesWeights, HasOlderNames):
+@with_older_names
+class RLModule(SavesWeights):
     """A policy (and value) network that a learner trains and that acts in env runners.
 
     Derive from your backend's class, such as `TorchRLModule`. Make the layers in `setup`. Compute columns in
