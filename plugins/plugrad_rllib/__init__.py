@@ -10,11 +10,11 @@ with a `DeprecationWarning` that names the new one; `docs/from-rllib.md` is the 
 
 Of the older names:
 
-- `learner`, `additional`, `saving`, `group`, `rl_module`, `settings`: older methods, added to the classes of today.
-- `overrides`: calls a subclass's override of an older name in place of the new one; `subclasses` sees each subclass.
+- `learner`, `additional`, `saving`, `group`, `modules`, `settings`: older methods, added to the classes of today.
+- `overrides`: sees each subclass, and calls its override of an older name in place of the new one.
 - `arguments`: translates older arguments of calls and of overrides; `minibatches` does so for `reduce_fn=`.
 - `instead`: what to use where plugrad has nothing of the kind.
-- `specs`, `modules`, `constants`: what stands alone.
+- `specs`, `modules`, `constants`: classes and values of older names.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
 """`{older name of plugrad: (its module here, what to use)}`."""
 COMMANDS: Mapping[str, str] = MappingProxyType({"migrate": "plugrad_rllib.migrate.command:migrate"})
 """Commands of the command line: `{name: "module:function"}`."""
-ADAPTING = ("settings", "rl_module", "learner", "group")
+ADAPTING = ("settings", "modules", "learner", "group")
 """Modules here that change classes of the core."""
 
 
@@ -65,7 +65,7 @@ def adapt() -> None:
 
 def adapt_subclass(cls: type[Any]) -> None:
     """Make a new subclass's overrides of older names work."""
-    import_module("plugrad_rllib.subclasses").adapt_subclass(cls)
+    import_module("plugrad_rllib.overrides").adapt_subclass(cls)
 
 
 def settings_of_today(config: Any, section: str, settings: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -9,9 +9,17 @@ from plugrad.group import LearnerGroup
 from plugrad.learner import Learner
 from plugrad.learner.state import checkpoint as checkpointing
 from plugrad.types import COMPONENT_RL_MODULE, ModuleID
-from plugrad_rllib.overrides import Bridge, honour_overrides, newer, older, older_method, same_arguments
+from plugrad_rllib.overrides import (
+    Bridge,
+    adapt_subclasses,
+    add_names,
+    honour_overrides,
+    newer,
+    older,
+    older_method,
+    same_arguments,
+)
 from plugrad_rllib.saving import OlderSaving, cross_restore, cross_save
-from plugrad_rllib.subclasses import adapt_subclasses, add_names
 from plugrad_rllib.warning import warn_older
 
 ResultsList = list[dict[str, Any]]

@@ -31,6 +31,8 @@ from plugrad_rllib.arguments import (
 )
 from plugrad_rllib.overrides import (
     Bridge,
+    adapt_subclasses,
+    add_names,
     beneath,
     honour_overrides,
     is_called,
@@ -41,7 +43,6 @@ from plugrad_rllib.overrides import (
     same_arguments,
 )
 from plugrad_rllib.saving import OlderSaving, StrPath, cross_restore, cross_save
-from plugrad_rllib.subclasses import adapt_subclasses, add_names
 from plugrad_rllib.warning import warn_older
 
 OPTIMIZER_FOLDER = "optimizer_state"

@@ -1,4 +1,4 @@
-"""Older classes of modules and batches; what they make is of today's classes."""
+"""Older classes of modules and batches, which make those of today, and the older method of modules."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +8,25 @@ import gymnasium as gym
 from plugrad.batch import MultiAgentBatch
 from plugrad.columns import Columns
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.rl_module import MultiRLModule
+from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 from plugrad_rllib.instead import refuse
+from plugrad_rllib.overrides import add_names, older_method
 from plugrad_rllib.warning import warn_older
 
 MultiAgentRLModule = MultiRLModule
+
+
+class OlderRLModule:
+    """What one module and several were called with before Ray 2.35."""
+
+    as_multi_agent = older_method("as_multi_agent", "as_multi_rl_module")
+
+
+def adapt() -> None:
+    """Make the older name of modules work."""
+    add_names(RLModule, OlderRLModule)
+    add_names(MultiRLModule, OlderRLModule)
 
 
 class SingleAgentRLModuleSpec(RLModuleSpec):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.config import Config
-from plugrad_rllib.subclasses import add_names
+from plugrad_rllib.overrides import add_names
 from plugrad_rllib.warning import warn_older
 
 RENAMED_SETTINGS: Mapping[str, Mapping[str, str]] = {

@@ -21,7 +21,7 @@ from plugrad_rllib.additional import OlderUpdates
 from plugrad_rllib.arguments import RENAMED_ARGUMENTS
 from plugrad_rllib.group import OlderLearnerGroup
 from plugrad_rllib.learner import OlderLearner
-from plugrad_rllib.rl_module import OlderRLModule
+from plugrad_rllib.modules import OlderRLModule
 from plugrad_rllib.saving import OlderSaving
 from plugrad_rllib.settings import RENAMED_SETTINGS, OlderConfig
 
