@@ -17,7 +17,6 @@ from plugrad import AlgorithmConfig, get_algorithm
 from plugrad.cli.options import toml_literal
 from plugrad.config import FieldInfo
 from plugrad.config.serialize import encode_field, with_none_words
-from plugrad.deprecation import renamed
 
 BLOCK = re.compile(r"^```\{(class|module|settings)\} (\S+)\n```$", re.MULTILINE)
 NAMES = Path(__file__).parents[1] / "tests/core/public_names.txt"
@@ -101,8 +100,6 @@ def _class(path: str) -> str:
 
 def _member(cls: type, path: str, name: str) -> list[str]:
     found = inspect.getattr_static(cls, name, None)
-    if isinstance(found, renamed):
-        return [f".. py:attribute:: {name}", "", f"   An older name of `{found.new}`.", ""]
     if isinstance(found, property):
         return [f".. autoproperty:: {path}.{name}", ""]
     if callable(found) or isinstance(found, classmethod | staticmethod):
