@@ -1,24 +1,23 @@
 """What the tests of many agents share: settings, environments, and a policy."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 import sampling
 
+from plugrad.config import field
 from plugrad.episodes import concat_chunks
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings(sampling.Sampling):
-    """The settings that a multi-agent env runner reads."""
+    """A config of one environment."""
 
-    num_envs_per_env_runner: int = 1
-    rollout_fragment_length: int | None = 4
-    policies: Any = None
-    agent_to_module: Any = None
+    num_envs_per_env_runner: int = field(1)
+    rollout_fragment_length: int | None = field(4)
 
 
 def make_runner(env, act=None, seed=0, initial_state=None, **settings) -> MultiAgentEnvRunner:

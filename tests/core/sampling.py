@@ -1,36 +1,24 @@
 """What the tests of sampling share: a config, policies, and the check of a chunk against what happened."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import counting
 import numpy as np
 
+from plugrad.config import Config, field
 from plugrad.sampling.env_runner import EnvRunner
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """The fields that an env runner reads."""
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Config):
+    """A config of a few environments that count."""
 
-    env: Any = counting.ID
-    env_config: dict[str, Any] = field(default_factory=dict)
-    num_env_runners: int = 0
-    num_envs_per_env_runner: int = 3
-    rollout_fragment_length: int | None = 10
-    train_batch_size: int = 64
-    normalize_observations: bool = False
-    vectorization_mode: str = "sync"
-    env_wrappers: tuple[Any, ...] = ()
-    frame_stack: int | None = None
-    atari: bool | dict[str, Any] = False
-    time_limit: int | None = None
-    info_metrics: dict[str, str] = field(default_factory=dict)
-    normalize_rewards: bool = False
-    clip_rewards: bool | float | None = None
-    gamma: float = 0.99
-    timeout_s: float = 60
-    build_timeout_s: float = 60
+    env: Any = field(counting.ID)
+    num_envs_per_env_runner: int = field(3)
+    rollout_fragment_length: int | None = field(10)
+    train_batch_size: int = field(64)
+    build_timeout_s: float = field(60)
 
 
 def make_runner(act=counting.policy, seed=0, **settings) -> EnvRunner:

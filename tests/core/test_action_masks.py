@@ -146,7 +146,7 @@ class Broken(masked.MaskedEnv):
 def test_a_wrong_mask_names_environment_and_step(wrong, words, at):
     with pytest.raises(EnvContractError, match=words) as found:
         runner_of(Broken, wrong=wrong, at=at, num_envs=2).sample(8)
-    assert "environment 0 of Broken" in str(found.value)
+    assert "environment 0 of 'test_action_masks:Broken'" in str(found.value)
     if isinstance(wrong, np.ndarray) and wrong.shape == (5,) and wrong.dtype == bool:
         assert ("step 4 of its episode" if at else "its reset") in str(found.value)
         assert (found.value.facts["index"], found.value.facts["step"]) == (0, at)
@@ -272,7 +272,9 @@ def test_a_step_of_a_restored_episode_has_its_number():
     one, other = (runner_of(Broken, wrong=np.zeros(5, bool), at=15) for _ in range(2))
     one.sample(11)
     other.set_state(one.get_state())
-    with pytest.raises(EnvContractError, match="environment 0 of Broken: step 15 of its episode"):
+    with pytest.raises(
+        EnvContractError, match="environment 0 of 'test_action_masks:Broken': step 15 of its episode"
+    ):
         other.sample(10)
 
 

@@ -11,13 +11,13 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from sampling import make_runner
 
 from plugrad.columns import Columns
-from plugrad.config.config import Config
+from plugrad.config import Config
 from plugrad.config.size_limits import check_numbers
 from plugrad.episodes import own_episode
 from plugrad.errors import ConfigError
 from plugrad.offline.recorder import EpisodeRecorder
 from plugrad.replay import NStepTransitions
-from plugrad.sampling.settings import evaluation_settings
+from plugrad.sampling.evaluation import evaluation_settings
 from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig
 
@@ -188,7 +188,7 @@ def test_worker_processes_play_the_same_games():
 @pytest.mark.parametrize("settings", [{"frame_stack": 10**6}, {"atari": {"screen_size": 10**6}}])
 def test_a_file_may_not_ask_for_frames_that_no_machine_holds(settings):
     with pytest.raises(ConfigError, match="=1000000: from a file at most"):
-        check_numbers({"env_runners": settings})
+        check_numbers({"env_runners": settings}, Config.fields())
 
 
 def test_a_policy_takes_what_gymnasiums_wrappers_give():

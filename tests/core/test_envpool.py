@@ -119,7 +119,7 @@ def test_an_algorithm_trains_and_evaluates_in_a_pool():
     [
         ({"env": "CartPoel-v1"}, r"envpool has no environment 'CartPoel-v1'.*Did you mean 'CartPole-v1'"),
         ({"env": "ALE/Pong-v5"}, r"envpool has no environment 'ALE/Pong-v5'.*Did you mean 'Pong-v5'"),
-        ({"env": gym.Env}, "envpool has no environment <class"),
+        ({"env": gym.Env}, "envpool has no environment 'gymnasium.core:Env'"),
         ({"env_config": {"gravity": 1}}, r"envpool cannot make 'CartPole-v1' with env_config={'gravity': 1}"),
         ({"env_config": {"num_envs": 1}}, "env_config: 'num_envs' of envpool follows from other settings"),
         ({"frame_stack": 4}, r"frame_stack=4 needs vectorization_mode=.*env_config={'stack_num': 4}"),

@@ -126,7 +126,8 @@ def test_without_the_settings_episodes_are_as_ever():
 def test_infinite_rewards_spoil_no_statistics():
     sampler = runner(normalize_rewards=True, clip_rewards=True, env_config={"spoilt_step": 3})
     with pytest.raises(
-        EnvContractError, match=r"environment 0 of Paying: its rewards hold NaN or infinity: \[inf\]"
+        EnvContractError,
+        match=r"environment 0 of 'test_learner_rewards:Paying': its rewards hold NaN or infinity: \[inf\]",
     ):
         sampler.sample(EPISODE)
     assert np.isfinite(sampler.reward_normalizer.variance)

@@ -64,7 +64,10 @@ class FailsInWorker(Fails):
 def test_an_error_of_a_constructor_in_a_worker_process_does_so_too():
     with pytest.raises(TypeError, match="unsupported operand") as caught:
         make_runner(env=FailsInWorker, vectorization_mode="async", num_envs_per_env_runner=1)
-    assert any(note == "raised while environment FailsInWorker was made" for note in caught.value.__notes__)
+    assert any(
+        note == "raised while environment 'test_making_environments:FailsInWorker' was made"
+        for note in caught.value.__notes__
+    )
 
 
 @pytest.mark.parametrize("env", [Fails, fails, "plugrad-tests/Fails-v0"])

@@ -273,7 +273,10 @@ class Text(Pair):
             {"env": Pair, "agent_to_module": {"left": "main"}},
             "agent_to_module has no agent 'right'; it has 'left'",
         ),
-        ({"env": Pair, "agent_to_module": 3}, "agent_to_module=3; expected: a dict"),
+        (
+            {"env": Pair, "agent_to_module": 3},
+            r"agent_to_module must be {agent: module_id}, a function .*; got 3",
+        ),
         (
             {"env": dict},
             "is a dict; expected: a pettingzoo.ParallelEnv, a pettingzoo.AECEnv, or a class with RLlib's",

@@ -63,7 +63,7 @@ def test_metrics_are_of_the_whole_episode_of_each_agent_and_of_each_module():
 
 @pytest.mark.parametrize(("env", "expected"), [(Pair, True), (lambda: Pair(), True), ("CartPole-v1", False)])
 def test_whether_an_environment_has_many_agents(env, expected):
-    assert is_multi_agent(Settings(env)) is expected
+    assert is_multi_agent(Settings(env=env)) is expected
 
 
 def test_a_function_is_asked_once_with_the_same_arguments():
@@ -73,14 +73,16 @@ def test_a_function_is_asked_once_with_the_same_arguments():
         made.append(arguments)
         return Pair() if arguments else gym.make("CartPole-v1")
 
-    found = [is_multi_agent(Settings(make, env_config=each)) for each in ({}, {"size": 1}, {}, {"size": 1})]
+    found = [
+        is_multi_agent(Settings(env=make, env_config=each)) for each in ({}, {"size": 1}, {}, {"size": 1})
+    ]
     assert found == [False, True, False, True]
     assert made == [{}, {"size": 1}]
 
 
 def test_spaces_of_modules():
     spaces = get_module_spaces(
-        Settings(Pair, agent_to_module=lambda agent: agent[0], policies=["l", "r", "x"])
+        Settings(env=Pair, agent_to_module=lambda agent: agent[0], policies=["l", "r", "x"])
     )
     assert list(spaces) == ["l", "r", "x"]
     assert spaces["x"] == (gym.spaces.Box(0, 9, (1,)), gym.spaces.Discrete(4))

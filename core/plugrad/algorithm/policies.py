@@ -38,11 +38,11 @@ from plugrad.sampling.environments import (
     get_env_observation_spaces,
     is_multi_agent,
 )
-from plugrad.sampling.evaluation import evaluate
-from plugrad.sampling.named_envs import env_name, is_registered_without_limit, reward_threshold
-from plugrad.sampling.settings import evaluation_settings
+from plugrad.sampling.evaluation import evaluate, evaluation_settings
+from plugrad.sampling.named_envs import env_name, reward_threshold
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.whole_episodes import sample_episodes
+from plugrad.sampling.wrappers import is_registered_without_limit
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 _log = logging.getLogger("plugrad")
@@ -396,7 +396,7 @@ class ActingAlgorithm:
         policies = ModulePolicies(
             self._acting.get_synced, explore=explore, seed=env_seed, normalizers=self._normalizers
         )
-        config = self.config.env_runners(**evaluation_settings(self.config), normalize_observations=False)
+        config = self.config.changed(**evaluation_settings(self.config), normalize_observations=False)
         if self.config.normalize_observations:  # the config's spaces are those of normalised observations
             seen = {each: model_space(space) for each, space in self._env_observation_spaces.items()}
             if self._is_multi_agent:

@@ -5,10 +5,10 @@ from typing import Any
 
 from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
 from plugrad.config import field
-from plugrad.config.checks import UPPER_LIMITS
+from plugrad.config.config import REPEATED
 from plugrad.errors import ConfigError
 from plugrad.replay.settings import DEFAULTS, merged_replay_settings
-from plugrad.sampling.settings import num_environments, steps_per_env
+from plugrad.sampling.vectorization import num_environments, steps_per_env
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,8 @@ class OffPolicyConfig(AlgorithmConfig):
         above=0,
         for_all_modules=True,
         help="rows trained on per environment step; None: as train_batch_size comes out",
-        **UPPER_LIMITS["training_intensity"],
+        maximum=1_000_000,
+        reason=REPEATED,
     )
     num_steps_sampled_before_learning_starts: int = field(
         100, minimum=0, for_all_modules=True, help="environment steps that only fill the replay buffer"
@@ -43,7 +44,11 @@ class OffPolicyConfig(AlgorithmConfig):
         help="environment steps at the start of a run whose actions are uniformly random",
     )
     n_step: int = field(
-        1, minimum=1, help="rewards that are summed before a value is bootstrapped", **UPPER_LIMITS["n_step"]
+        1,
+        minimum=1,
+        maximum=100_000,
+        reason="so many steps of each environment wait in memory",
+        help="rewards that are summed before a value is bootstrapped",
     )
     replay_buffer_config: dict[str, Any] = field(
         dict(DEFAULTS),

@@ -30,7 +30,7 @@ from plugrad.learner.update.step_columns import as_one_minibatch
 from plugrad.offline import save_episodes
 from plugrad.results import flatten
 from plugrad.sampling import make_env_runner
-from plugrad.sampling.settings import evaluation_settings
+from plugrad.sampling.evaluation import evaluation_settings
 from plugrad.sampling.whole_episodes import sample_episodes
 from plugrad.types import Array, ModuleID
 
@@ -242,7 +242,7 @@ def _recorder(config: AlgorithmConfig) -> type[Any]:
 
 def _recorded(config: AlgorithmConfig, folder: str) -> str:
     learner = config.build_learner()
-    played = config.env_runners(**evaluation_settings(config))
+    played = config.changed(**evaluation_settings(config))
     runner = make_env_runner(config=played, act=learner.compute_actions, seed=config.seed)
     try:
         limit = config.evaluation_max_episode_steps

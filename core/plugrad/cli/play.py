@@ -19,8 +19,7 @@ from plugrad.cli.trained import Choice, episodes_of, watch_options
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.sampling.environments import create_env
 from plugrad.sampling.multi_agent.env_faces import has_many_agents
-from plugrad.sampling.named_envs import make_named
-from plugrad.sampling.settings import EnvSource
+from plugrad.sampling.named_envs import EnvSource, make_named
 from plugrad.types import Array
 
 # --- films of a trained policy: the frames that its environment renders, as an animated picture ---

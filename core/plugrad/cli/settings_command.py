@@ -25,7 +25,7 @@ from plugrad.cli.run_directory import name_missing_plugin
 from plugrad.cli.run_files import read_table
 from plugrad.cli.typed_names import look_for_plugin, look_in_current_folder
 from plugrad.config import FieldInfo
-from plugrad.config.named_code import MODULE_SETTINGS, wrapper_names
+from plugrad.config.named_code import MODULE_SETTINGS, names_in_list
 from plugrad.errors import AlgorithmNotFoundError, ConfigError
 from plugrad.hooks.local_plugins import whole_name
 from plugrad.hooks.registry import get_algorithm, use_plugin
@@ -33,11 +33,6 @@ from plugrad.importing.names import is_local_plugin
 
 DEFAULT_ALGORITHM = "ppo"
 _CHOICE = "plugrad.algorithm"
-_LISTS: Mapping[str, Callable[[str], str]] = {
-    "env_wrappers": look_in_current_folder,
-    "plugin_names": look_for_plugin,
-}
-"""`{setting: looks up a name}` of lists of names."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +68,16 @@ class AlgorithmChoice:
         for name in {"env", "named_env"} & own.keys():
             own[name] = None if own[name] is None else look_in_current_folder(own[name])
         settings = given_settings(self.options, arguments)
-        importable = [option.info.name for option in self.options if option.info.importable]
-        settings |= {name: look_in_current_folder(settings[name]) for name in importable if name in settings}
-        for name in _LISTS.keys() & settings.keys():
-            settings[name] = _look_for_each(self.config_class.fields()[name], settings[name], _LISTS[name])
-        for name in MODULE_SETTINGS & settings.keys():
-            _look_for_models(parse_value(self.config_class.fields()[name], settings[name]))
+        for name, text in settings.items():
+            info = self.config_class.fields()[name]
+            if info.importable:
+                settings[name] = look_in_current_folder(text)
+            elif info.code:
+                settings[name] = _look_for_each(info, text, look_in_current_folder)
+            elif info.section == "plugins":
+                settings[name] = _look_for_each(info, text, look_for_plugin)
+            elif name in MODULE_SETTINGS:
+                _look_for_models(parse_value(info, text))
         return settings, own
 
     def listeners(self, plugins: Sequence[str]) -> tuple[str, ...]:
@@ -93,7 +92,7 @@ def _look_for_each(info: FieldInfo, text: str, look: Callable[[str], str]) -> st
         return look(typed)
     if not isinstance(typed, list):
         return text
-    found = {name: look(name) for name in wrapper_names(typed)}
+    found = {name: look(name) for name in names_in_list(typed)}
     return toml_literal([_renamed(each, found) for each in typed], quote=True)
 
 

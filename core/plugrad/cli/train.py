@@ -104,8 +104,8 @@ from plugrad.learner.state.untrusted import expect_weights
     "--new-episodes",
     is_flag=True,
     help="With --resume: do not replay the episodes that ran when the checkpoint was saved, but begin others with "
-    "other seeds. Leaves an episode in which the simulator fails; env_config, env_wrappers, time_limit and "
-    "vectorization_mode may change with it.",
+    "other seeds. Leaves an episode in which the simulator fails. With it may change: "
+    f"{', '.join(name for name, info in AlgorithmConfig.fields().items() if info.new_episodes)}.",
 )
 @click.option(
     "--save-every",

@@ -21,8 +21,6 @@ DEFAULT_ENV = "CartPole-v1"
 DEFAULT_SEED = 0
 RESUMABLE_SECTIONS = ("framework", "learners", "evaluation", "plugins")
 """The settings that may change when a run goes on: they decide how training runs, not what is learned."""
-NEW_EPISODE_SETTINGS = ("env_config", "env_wrappers", "time_limit", "vectorization_mode")
-"""Those that may change too where it goes on with new episodes: no episode that ran under others is replayed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +92,7 @@ class TrainRequest:
 
         Returns:
             The config. `RESUMABLE_SECTIONS` may differ from the run's, with `--hyperparameters config` the section
-            training, and with `--new-episodes` the `NEW_EPISODE_SETTINGS`.
+            training, and with `--new-episodes` the settings that are declared with `new_episodes`.
 
         Raises:
             ConfigError: an argument may not change when a run goes on, or the run's file names code that the user did
@@ -180,9 +178,11 @@ class TrainRequest:
         fields = config.fields()
         own = self.whose_hyperparameters == "config"
         may_change = (*RESUMABLE_SECTIONS, "training") if own else RESUMABLE_SECTIONS
-        and_these = NEW_EPISODE_SETTINGS if self.new_episodes else ()
         changes = [
-            name for name in self.settings if fields[name].section not in may_change and name not in and_these
+            name
+            for name in self.settings
+            if fields[name].section not in may_change
+            and not (self.new_episodes and fields[name].new_episodes)
         ]
         named = {"--out": self.out, "--config": self.config_file, "--seed": self.seed}
         named |= {"--tuned": self.tuned or None}
@@ -190,7 +190,7 @@ class TrainRequest:
         wrong += [option for option, value in named.items() if value is not None]
         if wrong:
             hint = "; add --hyperparameters config" if wrong[0].startswith("--training.") else ""
-            if changes and changes[0] in NEW_EPISODE_SETTINGS:
+            if changes and fields[changes[0]].new_episodes:
                 hint = "; add --new-episodes"
             raise ConfigError(
                 f"--resume goes on with the run as it is: {wrong[0]} cannot be given with it{hint}"

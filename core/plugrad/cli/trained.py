@@ -15,6 +15,7 @@ from plugrad.cli.options import parse_value
 from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.cli.typed_names import look_for_plugin, look_in_current_folder
+from plugrad.config.sampling_settings import CODE_OF_SAMPLING
 from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
 from plugrad.hooks.registry import use_plugin
@@ -22,10 +23,9 @@ from plugrad.learner.state import checkpoint as checkpointing
 from plugrad.learner.state.saved_spaces import in_spaces_of, with_bounds_of_env
 from plugrad.learner.state.untrusted import expect_weights
 from plugrad.sampling.named_envs import env_name
+from plugrad.sampling.vectorization import of_one_environment
 
 _ENVIRONMENT = ("env", "env_config", "evaluation_env", "evaluation_env_config")
-_CODE = ("env", "evaluation_env", "agent_to_module", "env_wrappers")
-"""The settings that `Algorithm.from_checkpoint` takes in place of a checkpoint's, which may name code."""
 
 
 class RunPath(click.Path):
@@ -150,7 +150,7 @@ def _open_checkpoint(path: Path, backend: str | None, choice: Choice) -> Algorit
     config = saved if isinstance(saved, Mapping) else {}
     given: dict[str, Any] = {}
     if choice.trust.everything:
-        given = {name: config[name] for name in _CODE if config.get(name)}
+        given = {name: config[name] for name in CODE_OF_SAMPLING if config.get(name)}
     if choice.trust.env is not None or choice.env_config is not None:
         given |= choice.changes(config)
         if choice.trust.env is not None:  # that of evaluations too
@@ -178,11 +178,10 @@ def episodes_of(
     """
     algorithm, _ = open_trained(run, None, choice)
     source = algorithm.config.env
-    changes = {"num_envs_per_env_runner": 1, "vectorization_mode": "sync"}
     shown = partial(make, source)
     # Errors name it so.
     shown.__qualname__ = source if isinstance(source, str) else env_name(source)  # type: ignore[attr-defined]
-    algorithm.config = algorithm.config.changed(env=shown, **changes)
+    algorithm.config = of_one_environment(algorithm.config).changed(env=shown)
     try:
         return algorithm.play(episodes, seed=seed)
     finally:

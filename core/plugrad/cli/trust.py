@@ -52,7 +52,7 @@ class Trust:
         """
         if self.everything:
             return
-        for name, value, limit in too_large(config.to_dict()):
+        for name, value, limit in too_large(config.to_dict(), config.fields()):
             if name not in self.settings:
                 raise ConfigError(
                     f"{file}: {name}={value!r:.40}: from a file at most {limit} are taken. If you trust it, type: "

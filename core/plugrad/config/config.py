@@ -7,9 +7,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
-from plugrad.config.checks import UPPER_LIMITS
 from plugrad.config.fields import field
 from plugrad.config.fluent import UNSET, given
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
@@ -20,10 +19,18 @@ from plugrad.config.rules import (
     standby_settings,
     use_standbys,
 )
-from plugrad.config.sampling_settings import SamplingSettings
+from plugrad.config.sampling_settings import EACH_IS_A_PROCESS, REQUESTED_FIRST, SamplingSettings
 from plugrad.deprecation import with_older_names
 from plugrad.importing.names import resolve_name
+from plugrad.importing.trusted_names import LEARNER
 from plugrad.types import ModuleID
+
+_SECONDS: Final = {"maximum": 2_000_000, "reason": "systems wait no longer than 24 days in one call"}
+_ROWS: Final = {
+    "maximum": 10**8,
+    "reason": "the rows of a batch, and the order in which they are drawn, are in memory",
+}
+REPEATED: Final = "an update repeats so often before it returns"
 
 
 @with_older_names
@@ -95,13 +102,11 @@ class Config(SamplingSettings):
     optimizer: dict[str, Any] = field(
         default_optimizer(), check=lambda info, value: merged_optimizer(info.make_default(), value)
     )
-    train_batch_size: int = field(32, minimum=1, for_all_modules=True, **UPPER_LIMITS["train_batch_size"])
-    minibatch_size: int | None = field(
-        None, minimum=1, for_all_modules=True, **UPPER_LIMITS["minibatch_size"]
-    )
-    num_epochs: int = field(1, minimum=1, for_all_modules=True, **UPPER_LIMITS["num_epochs"])
+    train_batch_size: int = field(32, minimum=1, for_all_modules=True, **_ROWS)
+    minibatch_size: int | None = field(None, minimum=1, for_all_modules=True, **_ROWS)
+    num_epochs: int = field(1, minimum=1, for_all_modules=True, maximum=100_000, reason=REPEATED)
     shuffle_batch_per_epoch: bool = field(True, for_all_modules=True)
-    accumulate: int = field(1, minimum=1, for_all_modules=True, **UPPER_LIMITS["accumulate"])
+    accumulate: int = field(1, minimum=1, for_all_modules=True, maximum=1_000_000, reason=REPEATED)
     nonfinite: str = field("raise", choices=("raise", "skip"), for_all_modules=True)
     undo: bool = field(True, for_all_modules=True)
 
@@ -142,28 +147,24 @@ class Config(SamplingSettings):
             settings["optimizer"] = merged_optimizer(self.optimizer, settings["optimizer"])
         return self._change("training", settings)
 
-    num_learners: int = field(0, section="learners", minimum=0, **UPPER_LIMITS["num_learners"])
+    num_learners: int = field(0, section="learners", minimum=0, **EACH_IS_A_PROCESS)
     num_cpus_per_learner: float = field(1, section="learners", minimum=0)
     num_gpus_per_learner: float = field(0, section="learners", minimum=0)
     local_gpu_idx: int = field(0, section="learners", minimum=0)
     custom_resources_per_learner: dict[str, Any] = field({}, section="learners")
-    learner_class: Any = field(None, section="learners", importable=True)
+    learner_class: Any = field(None, section="learners", importable=True, code=LEARNER)
     learner_connector: Any = field(None, section="learners", importable=True)
     add_default_connectors: bool = field(True, section="learners")
-    max_requests_in_flight_per_learner: int = field(
-        3, section="learners", minimum=1, **UPPER_LIMITS["max_requests_in_flight_per_learner"]
-    )
+    max_requests_in_flight_per_learner: int = field(3, section="learners", minimum=1, **REQUESTED_FIRST)
     on_full: str = field(
         "block", section="learners", choices=("block", "raise", "drop_oldest", "drop_newest")
     )
     collective: str = field("auto", section="learners")
     on_failure: str = field("restart", section="learners", choices=("restart", "standby", "shrink", "raise"))
-    num_standby_learners: int = field(
-        0, section="learners", minimum=0, **UPPER_LIMITS["num_standby_learners"]
-    )
+    num_standby_learners: int = field(0, section="learners", minimum=0, **EACH_IS_A_PROCESS)
     max_restarts: int = field(3, section="learners", minimum=0)
-    timeout_s: float = field(60, section="learners", above=0, **UPPER_LIMITS["timeout_s"])
-    build_timeout_s: float = field(300, section="learners", above=0, **UPPER_LIMITS["build_timeout_s"])
+    timeout_s: float = field(60, section="learners", above=0, **_SECONDS)
+    build_timeout_s: float = field(300, section="learners", above=0, **_SECONDS)
 
     def learners(self, **settings: Any) -> Self:
         """Set which processes run the update, and what happens when one of them fails.
@@ -228,7 +229,11 @@ class Config(SamplingSettings):
         return self._change("rl_module", settings)
 
     min_sample_timesteps_per_iteration: int = field(
-        0, section="reporting", minimum=0, **UPPER_LIMITS["min_sample_timesteps_per_iteration"]
+        0,
+        section="reporting",
+        minimum=0,
+        maximum=10**8,
+        reason="train() samples so many before it returns; for a longer training call it again",
     )
 
     def reporting(self, **settings: Any) -> Self:

@@ -49,12 +49,20 @@ class FieldInfo:
         variable: a number that the algorithm itself changes while training.
         for_all_modules: one value for all modules: `algorithm_config_overrides_per_module` cannot change it.
         importable: a class or function, kept as `"package.module:Name"`.
+        code: the kinds of classes whose names it has, alone or in a list (`plugrad.importing.trusted_names`).
         choices: the allowed strings; None: any.
         minimum: the smallest allowed value.
         above: values must be greater than this.
         maximum: the largest allowed value.
         reason: why there is a maximum, as the end of a sentence.
         check: its own check, `check(info, value) -> value to keep`; it raises `ConfigError`.
+        max_in_file: the largest value that a file may ask for; of a dict, `{key: the largest value}`.
+        acts: a policy needs it when it acts, not training alone.
+        off: the values with which it asks for nothing.
+        with_many_agents: what to do in its place where an environment has many agents, which take only values in `off`.
+            Empty: they take all.
+        new_episodes: it may change where a run goes on with new episodes.
+        in_evaluation: `in_evaluation(value) -> value` that evaluations and recordings have. None: that of training.
     """
 
     name: str
@@ -68,12 +76,24 @@ class FieldInfo:
     variable: bool = False
     for_all_modules: bool = False
     importable: bool = False
+    code: tuple[str, ...] = ()
     choices: tuple[str, ...] | None = None
     minimum: float | None = None
     above: float | None = None
     maximum: float | None = None
     reason: str = ""
     check: Callable[["FieldInfo", Any], Any] | None = None
+    max_in_file: int | Mapping[str, int] | None = None
+    acts: bool = False
+    off: tuple[Any, ...] = ()
+    with_many_agents: str = ""
+    new_episodes: bool = False
+    in_evaluation: Callable[[Any], Any] | None = None
+
+    @property
+    def names_code(self) -> bool:
+        """Whether its value may have the name of a class or function."""
+        return self.importable or bool(self.code)
 
     def is_in(self, section: str) -> bool:
         """Whether a section takes this setting."""
@@ -87,8 +107,7 @@ def field(default: Any, **declared: Any) -> Any:
 
     Args:
         default: the default value; lists and dicts are copied for every config.
-        **declared: `section` (default "training"), `also_in`, `help`, `schedulable`, `variable`, `for_all_modules`,
-            `importable`, `choices`, `minimum`, `above`, `maximum`, `reason`, `check`; see `FieldInfo`. A subclass that
+        **declared: `section` (default "training"), `help`, and whatever else `FieldInfo` has. A subclass that
             redeclares a setting inherits what it leaves out: `lr: float = field(5e-5)` changes only the default.
 
     Returns:

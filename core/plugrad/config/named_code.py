@@ -4,11 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from plugrad.importing.names import is_local_plugin
-from plugrad.importing.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, WRAPPER, reason_against
+from plugrad.importing.trusted_names import MODULE, NOTHING, reason_against
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 
-_KINDS = {"env": ENVIRONMENT, "evaluation_env": ENVIRONMENT, "learner_class": LEARNER}
-_WRAPPERS = "env_wrappers"
 MODULE_SETTINGS = ("rl_module_spec", "policies")
 _LISTENERS = "plugin_names"
 
@@ -31,10 +29,9 @@ def named_code(config: Any) -> Iterator[NamedCode]:
     """Every name of code in a config. Nothing is imported."""
     for setting, info in type(config).fields().items():
         value = getattr(config, setting)
-        if info.importable and isinstance(value, str):
-            yield NamedCode(setting, value, _KINDS.get(setting, NOTHING))
-    for name in wrapper_names(getattr(config, _WRAPPERS)):
-        yield NamedCode(_WRAPPERS, name, WRAPPER)
+        names = names_in_list(value) if info.code else ()
+        for name in [value] if info.importable and isinstance(value, str) else names:
+            yield NamedCode(setting, name, info.code)
     for setting in MODULE_SETTINGS:
         for name in _module_classes(getattr(config, setting)):
             yield NamedCode(setting, name, MODULE)
@@ -44,9 +41,9 @@ def named_code(config: Any) -> Iterator[NamedCode]:
     yield from _in_overrides(config)
 
 
-def wrapper_names(wrappers: Any) -> Iterator[str]:
-    """The names of classes among the values of `env_wrappers`."""
-    for each in wrappers if isinstance(wrappers, list) else ():
+def names_in_list(value: Any) -> Iterator[str]:
+    """The names of classes in a list of classes, names and `[class or name, settings]`."""
+    for each in value if isinstance(value, list) else ():
         name = each[0] if isinstance(each, list) and each else each
         if isinstance(name, str):
             yield name

@@ -4,9 +4,8 @@ Its settings say where experience comes from, who acts, how it is sampled or rea
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from plugrad.config.checks import UPPER_LIMITS
 from plugrad.config.fields import field
 from plugrad.config.fluent import UNSET, FluentConfig, given
 from plugrad.config.rules import (
@@ -15,16 +14,31 @@ from plugrad.config.rules import (
     check_info_metrics,
     check_module_ids,
 )
+from plugrad.importing.trusted_names import ENVIRONMENT, WRAPPER
+
+# Why some numbers have an upper limit: a larger one cannot be meant, and would end in a raw error or in a loop that
+# nobody sees the end of.
+EACH_IS_A_PROCESS: Final = {"maximum": 10_000, "reason": "each is a process of its own", "max_in_file": 256}
+REQUESTED_FIRST: Final = {"maximum": 10_000, "reason": "so many are requested before the first is taken"}
+
+_WRAP: Final = "give a function as env that makes the environment and wraps it"
+
+
+def _whole_games(atari: bool | dict[str, Any]) -> bool | dict[str, Any]:
+    """The setting `atari` in evaluations: a lost life ends no episode."""
+    if atari is False:
+        return False
+    return {**({} if atari is True else atari), "terminal_on_life_loss": False}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingSettings(FluentConfig):
     """The sections `environment`, `multi_agent`, `env_runners`, `offline_data` and `evaluation` of a `Config`."""
 
-    env: Any = field(None, section="environment", importable=True)
+    env: Any = field(None, section="environment", importable=True, code=ENVIRONMENT)
     observation_space: Any = field(None, section="environment")
     action_space: Any = field(None, section="environment")
-    env_config: dict[str, Any] = field({}, section="environment")
+    env_config: dict[str, Any] = field({}, section="environment", new_episodes=True)
     allow_other_bounds: bool = field(False, section="environment")
 
     def environment(self, env: Any = UNSET, **settings: Any) -> Self:
@@ -72,28 +86,81 @@ class SamplingSettings(FluentConfig):
         """
         return self._change("multi_agent", settings)
 
-    num_env_runners: int = field(0, section="env_runners", minimum=0, **UPPER_LIMITS["num_env_runners"])
+    num_env_runners: int = field(0, section="env_runners", minimum=0, **EACH_IS_A_PROCESS)
     num_envs_per_env_runner: int = field(
-        8, section="env_runners", minimum=1, **UPPER_LIMITS["num_envs_per_env_runner"]
+        8,
+        section="env_runners",
+        minimum=1,
+        maximum=1_000_000,
+        reason="each is made before the first step",
+        max_in_file=1024,
     )
     env_runner_backend: str = field("auto", section="env_runners", choices=("auto", "process", "ray"))
-    max_requests_in_flight_per_env_runner: int = field(
-        2, section="env_runners", minimum=1, **UPPER_LIMITS["max_requests_in_flight_per_env_runner"]
-    )
+    max_requests_in_flight_per_env_runner: int = field(2, section="env_runners", minimum=1, **REQUESTED_FIRST)
     sample_async: bool = field(False, section="env_runners")
     rollout_fragment_length: int | None = field(
-        None, section="env_runners", minimum=1, **UPPER_LIMITS["rollout_fragment_length"]
+        None,
+        section="env_runners",
+        minimum=1,
+        maximum=10**7,
+        reason="the steps of a sample are reserved in memory before the first is taken",
     )
     vectorization_mode: str = field(
-        "sync", section="env_runners", choices=("sync", "async", "vector_entry_point", "envpool")
+        "sync",
+        section="env_runners",
+        choices=("sync", "async", "vector_entry_point", "envpool"),
+        off=("sync",),
+        with_many_agents='set "sync", and num_env_runners for more processes',
+        new_episodes=True,
     )
-    env_wrappers: list[Any] = field([], section="env_runners", check=check_env_wrappers)
+    env_wrappers: list[Any] = field(
+        [],
+        section="env_runners",
+        check=check_env_wrappers,
+        code=WRAPPER,
+        off=([],),
+        with_many_agents=_WRAP,
+        new_episodes=True,
+    )
     normalize_observations: bool = field(False, section="env_runners")
-    normalize_rewards: bool = field(False, section="env_runners")
-    clip_rewards: bool | float | None = field(None, section="env_runners", above=0)
-    frame_stack: int | None = field(None, section="env_runners", minimum=1, **UPPER_LIMITS["frame_stack"])
-    atari: bool | dict[str, Any] = field(False, section="env_runners")
-    time_limit: int | None = field(None, section="env_runners", minimum=1)
+    normalize_rewards: bool = field(
+        False,
+        section="env_runners",
+        off=(False,),
+        with_many_agents=f"set clip_rewards, or {_WRAP}",
+        in_evaluation=lambda value: False,
+    )
+    clip_rewards: bool | float | None = field(
+        None, section="env_runners", above=0, in_evaluation=lambda value: False
+    )
+    frame_stack: int | None = field(
+        None,
+        section="env_runners",
+        minimum=1,
+        maximum=1_000,
+        reason="each observation holds so many frames",
+        max_in_file=256,
+        acts=True,
+        off=(None, 1),
+        with_many_agents=_WRAP,
+    )
+    atari: bool | dict[str, Any] = field(
+        False,
+        section="env_runners",
+        max_in_file={"screen_size": 1024, "noop_max": 10_000, "frame_skip": 10_000},
+        acts=True,
+        off=(False,),
+        with_many_agents=_WRAP,
+        in_evaluation=_whole_games,
+    )
+    time_limit: int | None = field(
+        None,
+        section="env_runners",
+        minimum=1,
+        off=(None,),
+        with_many_agents=_WRAP,
+        new_episodes=True,
+    )
     info_metrics: dict[str, str] = field({}, section="env_runners", check=check_info_metrics)
 
     def env_runners(self, **settings: Any) -> Self:
@@ -175,10 +242,14 @@ class SamplingSettings(FluentConfig):
         return self._change("offline_data", settings)
 
     evaluation_interval: int | None = field(None, section="evaluation", minimum=1)
-    evaluation_env: Any = field(None, section="evaluation", importable=True)
+    evaluation_env: Any = field(None, section="evaluation", importable=True, code=ENVIRONMENT)
     evaluation_env_config: dict[str, Any] | None = field(None, section="evaluation")
     evaluation_num_episodes: int = field(
-        20, section="evaluation", minimum=1, **UPPER_LIMITS["evaluation_num_episodes"]
+        20,
+        section="evaluation",
+        minimum=1,
+        maximum=1_000_000,
+        reason="an evaluation plays them all before it returns",
     )
     evaluation_max_episode_steps: int | None = field(100_000, section="evaluation", minimum=1)
 
@@ -204,3 +275,7 @@ class SamplingSettings(FluentConfig):
             ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("evaluation", settings)
+
+
+CODE_OF_SAMPLING: Final = tuple(name for name, info in SamplingSettings.fields().items() if info.names_code)
+"""The settings that may name code, in whose place `Algorithm.from_checkpoint` takes arguments."""

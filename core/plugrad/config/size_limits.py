@@ -3,16 +3,17 @@
 `check_size` is for what reading the settings takes, `check_numbers` for what building from them takes.
 
 A file of a few bytes can ask for a space, a network or a number of processes that no machine can hold. The shapes of
-networks are compared with a checkpoint's weights (`plugrad.learner.state.untrusted`). Everything else has a
-limit here.
+networks are compared with a checkpoint's weights (`plugrad.learner.state.untrusted`). Values and spaces have a limit
+here, and settings that start processes or reserve memory have theirs where they are declared.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
+from plugrad.config.fields import FieldInfo
 from plugrad.config.serialize import SPACE_KEY
 from plugrad.errors import ConfigError
 
@@ -20,19 +21,6 @@ MAX_VALUES: Final = 50_000
 """The most single values in all settings together, not counting those of spaces."""
 MAX_SPACE_BYTES: Final = 2**24
 """The most bytes of one bound (low or high) of all spaces together, unless the checkpoint's arrays have more."""
-MAX_NUMBERS: Final = {
-    "num_learners": 256,
-    "num_env_runners": 256,
-    "num_envs_per_env_runner": 1024,
-    "frame_stack": 256,
-    "screen_size": 1024,
-    "noop_max": 10_000,
-    "frame_skip": 10_000,
-}
-"""The most processes, environments, frames, pixels and game steps that a file may ask for."""
-OF_SAMPLING: Final = frozenset({"num_learners", "num_env_runners", "num_envs_per_env_runner"})
-"""Those of `MAX_NUMBERS` that a policy does not use when it acts."""
-
 _BOUNDS: Final = ("low", "high", "nvec", "start")
 """Arguments of spaces whose numbers are not counted."""
 
@@ -63,37 +51,46 @@ def check_size(data: Mapping[str, Any], *, stored_bytes: int = 0) -> None:
         )
 
 
-def check_numbers(data: Mapping[str, Any], *, unused: Collection[str] = ()) -> None:
+def check_numbers(data: Mapping[str, Any], fields: Mapping[str, FieldInfo], *, to_act: bool = False) -> None:
     """Refuse settings that ask for more processes, environments or frames than any machine has.
 
     Args:
         data: settings as a file has them.
-        unused: settings of which nothing is built.
+        fields: the settings by name.
+        to_act: a policy is built from them, and nothing that samples.
 
     Raises:
         ConfigError: something is too large; the message has the limit and the value.
     """
-    for name, value, limit in too_large(data):
-        if name not in unused:
-            raise ConfigError(
-                f"{name}={value!r:.40}: from a file at most {limit} are taken; build from your own config and "
-                "restore_from_path",
-                field=name,
-                found=value,
-            )
+    for name, value, limit in too_large(data, fields, to_act=to_act):
+        raise ConfigError(
+            f"{name}={value!r:.40}: from a file at most {limit} are taken; build from your own config and "
+            "restore_from_path",
+            field=name,
+            found=value,
+        )
 
 
-def too_large(data: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
-    """The settings that are above their limits.
+def too_large(
+    data: Mapping[str, Any], fields: Mapping[str, FieldInfo], *, to_act: bool = False
+) -> Iterator[tuple[str, Any, int]]:
+    """The settings, and the numbers in them, that are above their `FieldInfo.max_in_file`.
 
     Args:
         data: settings as a file has them.
+        fields: the settings by name.
+        to_act: as in `check_numbers`.
 
     Yields:
         Name, value and limit.
     """
+    limits: dict[str, int] = {}
+    for info in fields.values():
+        if info.max_in_file is not None and (info.acts or not to_act):
+            own = {info.name: info.max_in_file} if isinstance(info.max_in_file, int) else info.max_in_file
+            limits.update(own)
     for name, value in _values(data):
-        limit = MAX_NUMBERS.get(name)
+        limit = limits.get(name)
         if limit is not None and isinstance(value, int | float) and value > limit:
             yield name, value, limit
 

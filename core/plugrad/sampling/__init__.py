@@ -16,8 +16,11 @@ episodes, `evaluation` gives the returns of whole ones.
 - `episode_metrics` counts steps, episodes and returns; `whole_episodes` runs a number of episodes to their ends.
 """
 
-from plugrad.sampling.factory import make_env_runner
+from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.sample import Sample, sample_from_state
-from plugrad.sampling.settings import steps_per_env
+from plugrad.sampling.vectorization import steps_per_env
+
+make_env_runner = EnvRunner
+"""The env runner of a config."""
 
 __all__ = ["Sample", "make_env_runner", "sample_from_state", "steps_per_env"]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing
 
+from plugrad.config import Config
 from plugrad.errors import ConfigError, MissingFrameworkError
 
 LIFE_LOST: Final = "plugrad_life_lost"
@@ -23,6 +24,11 @@ FRAMESKIP: Final = MappingProxyType({"frameskip": 1})
 """Arguments that games are made with, since the preprocessing itself skips frames."""
 STANDARD: Final = MappingProxyType({"terminal_on_life_loss": True})
 """Where the standard differs from the defaults of `gymnasium.wrappers.AtariPreprocessing`."""
+
+
+def is_atari(config: Config) -> bool:
+    """Whether the settings ask for the preprocessing of Atari games."""
+    return config.atari is not False
 
 
 def preprocess_atari(env: gym.Env[Any, Any], changes: Mapping[str, Any], name: str) -> gym.Env[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Space
 
+from plugrad.config import Config
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.observations import model_space, stored_space
@@ -22,14 +23,12 @@ from plugrad.sampling.faults import with_faults_counted
 from plugrad.sampling.info_metrics import InfoMetrics, warn_of_missing
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import ActingPolicy, InitialState, PolicyFunction
+from plugrad.sampling.replayable_env import restart_entropy
 from plugrad.sampling.rollout import Rollout
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
 from plugrad.sampling.running_episodes import get_running_state, matches, set_running_state
 from plugrad.sampling.seen_observations import SeenObservations
-from plugrad.sampling.settings import SamplingConfig, restart_entropy, steps_per_env
-from plugrad.sampling.vector_envs import VectorEnvs
-from plugrad.sampling.vectorization import make_vector_envs
-from plugrad.spaces import NAMES, check_fit
+from plugrad.sampling.vectorization import check_fits_settings, make_vector_envs, steps_per_env
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -44,7 +43,7 @@ class EnvRunner:
     `sample()` continues it.
 
     Args:
-        config: an `AlgorithmConfig`, or whatever has the settings of `SamplingConfig`.
+        config: the settings.
         act: the policy, a function of observations float32 or uint8 `[N, ...]`. It returns columns
             `{column: [N, ...]}`: `"actions"`, and others that become `extra_model_outputs`.
         initial_state: of a recurrent policy, `{name: array}` for one environment at the start of an episode, or a
@@ -64,7 +63,7 @@ class EnvRunner:
     def __init__(
         self,
         *,
-        config: SamplingConfig,
+        config: Config,
         act: PolicyFunction,
         initial_state: InitialState | None = None,
         seed: int | None = None,
@@ -79,7 +78,7 @@ class EnvRunner:
         self.observation_space: Space[Any] = model_space(
             envs.observation_space, normalized=normalizer is not None
         )
-        _check_spaces(config, envs, self.observation_space)
+        check_fits_settings(config, envs, self.observation_space)
         rows = stored_space(envs.row_space)
         encoder = ObservationEncoder(rows, rows, normalizer)
         seen = SeenObservations(encoder, name=envs.name, space=envs.observation_space)
@@ -100,12 +99,12 @@ class EnvRunner:
         self.reset(seed)
 
     @property
-    def config(self) -> SamplingConfig:
+    def config(self) -> Config:
         """The settings, with the faults among `info_metrics` where a wrapper counts them."""
         return self._config
 
     @config.setter
-    def config(self, config: SamplingConfig) -> None:
+    def config(self, config: Config) -> None:
         self._config = with_faults_counted(config)
 
     @property
@@ -370,25 +369,4 @@ def _check_normalizes(state: Any, here: Any, part: str, setting: str) -> None:
         raise RestoreMismatchError(
             f"the state is of a run {saved} {setting}, this runner is {found} it; set {setting}={state is not None}",
             **{"missing" if state is None else "unexpected": [part]},
-        )
-
-
-def _check_spaces(config: SamplingConfig, envs: VectorEnvs, observation_space: Space[Any]) -> None:
-    """Refuse an environment whose spaces do not fit those of the settings, for which modules are built."""
-    for name, space in zip(NAMES, (observation_space, envs.action_space), strict=True):
-        asked = getattr(config, name, None)
-        if asked is None:
-            continue
-        if name == "observation_space":
-            asked = model_space(asked, normalized=config.normalize_observations)
-        check_fit(
-            name,
-            asked,
-            space,
-            where=f"the settings, such as those of a checkpoint (asked), and environment {envs.name} (found)",
-            to_type=f"Give an environment of the same spaces, or leave out {name} in .environment(...)",
-            whatever_bounds=getattr(config, "allow_other_bounds", False),
-            rows_of="asked",
-            of_other_order=f"vectorization_mode={config.vectorization_mode!r} makes rows in the environment's: use "
-            '"sync" or "async"',
         )

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from plugrad.config import Config
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.observations.layout import model_space, stored_space
 from plugrad.sampling.checked_vector_env import CheckedVectorEnv
@@ -19,11 +20,9 @@ from plugrad.sampling.flat_observations import FlatObservations, env_observation
 from plugrad.sampling.mask_sources import with_mask_in_info
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, has_many_agents
-from plugrad.sampling.multi_agent.module_mapping import MultiAgentConfig
 from plugrad.sampling.multi_agent.module_spaces import agents_of_modules, spaces_for_module, spaces_of_modules
-from plugrad.sampling.named_envs import env_name, import_attribute, make_named
+from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, make_named
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.settings import EnvSource
 from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
 from plugrad.sampling.wrappers import EnvWrappers, stack_frames
 from plugrad.types import ModuleID
@@ -55,7 +54,7 @@ def make_env(
     name = env_name(env)
     created = wrappers.wrap(create_env(env, wrappers.env_config(env_config)), name)
     check_spaces(name, created)
-    created = wrappers.order(stack_frames(with_mask_in_info(created), wrappers.frame_stack))
+    created = wrappers.order(stack_frames(with_mask_in_info(created), wrappers.num_frames))
     return created if isinstance(created.observation_space, Box) else FlatObservations(created)
 
 
@@ -185,7 +184,7 @@ def get_spaces(
         return model_space(space, normalized=normalize_observations), single.action_space
 
 
-def is_multi_agent(config: MultiAgentConfig) -> bool:
+def is_multi_agent(config: Config) -> bool:
     """Whether `config.env` has many agents: an environment of PettingZoo, or with RLlib's `MultiAgentEnv` interface.
 
     Where only an environment can tell, for example if a function makes it, one is made and closed, once for each
@@ -213,7 +212,7 @@ _MAKES_MANY_AGENTS: WeakKeyDictionary[Callable[..., Any], dict[str, bool]] = Wea
 """What is known of functions and classes, by their arguments: a simulator may take long to start."""
 
 
-def _makes_many_agents(config: MultiAgentConfig) -> bool:
+def _makes_many_agents(config: Config) -> bool:
     env = _make_any(config.env, config.env_config)
     if hasattr(env, "close"):
         env.close()
@@ -244,7 +243,7 @@ def _make_any(env: EnvSource | None, env_config: Mapping[str, Any] | None) -> An
     return make_named(env, as_keywords(maker, env_config or {}), gym.make)
 
 
-def get_module_spaces(config: MultiAgentConfig) -> dict[ModuleID, tuple[Space[Any], Space[Any]]]:
+def get_module_spaces(config: Config) -> dict[ModuleID, tuple[Space[Any], Space[Any]]]:
     """The spaces of the modules that act in `config.env`, which has many agents.
 
     Makes one environment and closes it.
@@ -265,13 +264,13 @@ def get_module_spaces(config: MultiAgentConfig) -> dict[ModuleID, tuple[Space[An
         return spaces_of_modules(env, config)
 
 
-def get_env_observation_spaces(config: MultiAgentConfig) -> dict[ModuleID, Space[Any]]:
+def get_env_observation_spaces(config: Config) -> dict[ModuleID, Space[Any]]:
     """The environment's own observation spaces of the modules that act in `config.env`, which has many agents.
 
     Makes one environment and closes it.
 
     Args:
-        config: an `AlgorithmConfig`.
+        config: the settings.
 
     Returns:
         `{module_id: space}` of the modules of `get_module_spaces`, without action masks. The keys of Dicts have the

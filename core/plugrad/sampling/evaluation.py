@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from plugrad.config import Config
 from plugrad.episodes import MultiAgentEpisode
 from plugrad.sampling.multi_agent.metrics import AGENT_RETURNS, MODULE_RETURNS
 from plugrad.sampling.whole_episodes import SamplesEpisodes, sample_episode_chunks
@@ -60,6 +61,16 @@ def evaluate(
     return Evaluation(
         returns, lengths, {name: [each[name] for each in by_name if name in each] for name in names}
     )
+
+
+def evaluation_settings(config: Config) -> dict[str, Any]:
+    """The settings that change for evaluation and recording: rewards and episodes are then the environment's own.
+
+    Training may scale rewards, and end an episode where a life is lost.
+    """
+    fields = type(config).fields().items()
+    changes = {name: info.in_evaluation for name, info in fields if info.in_evaluation is not None}
+    return {name: change(getattr(config, name)) for name, change in changes.items()}
 
 
 def _add_parts(sums: dict[str, float], chunk: MultiAgentEpisode) -> None:

@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import is_dataclass, replace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from plugrad.config import Config
 from plugrad.importing.names import importable_name
-from plugrad.sampling.settings import SamplingConfig
 
 _log = logging.getLogger("plugrad")
 
@@ -78,11 +77,11 @@ class TruncateOnFault(gym.Wrapper[Any, Any, Any, Any]):
         _say_once(str(self.env), where, type(error).__name__, str(error))
 
 
-def with_faults_counted(config: SamplingConfig) -> SamplingConfig:
+def with_faults_counted(config: Config) -> Config:
     """The settings with the faults among `info_metrics`, if `TruncateOnFault` is among the wrappers.
 
     Args:
-        config: an `AlgorithmConfig`, or whatever has the settings of `SamplingConfig`.
+        config: the settings.
 
     Returns:
         The settings; `config` itself if there is nothing to count.
@@ -91,9 +90,7 @@ def with_faults_counted(config: SamplingConfig) -> SamplingConfig:
     names = [each[0] if isinstance(each, list | tuple) else each for each in config.env_wrappers]
     if FAULTS in config.info_metrics or not any(name in known for name in names):
         return config
-    if not is_dataclass(config) or isinstance(config, type):
-        return config
-    return replace(config, info_metrics={**config.info_metrics, FAULTS: "sum"})
+    return config.changed(info_metrics={**config.info_metrics, FAULTS: "sum"})
 
 
 def _is_finite(value: Any) -> bool:

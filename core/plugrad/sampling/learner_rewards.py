@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.config import Config
 from plugrad.policy.running_moments import RunningMoments
-from plugrad.sampling.settings import SamplingConfig, is_atari
+from plugrad.sampling.atari import is_atari
 from plugrad.types import Array
 
 
@@ -82,9 +83,7 @@ class LearnerRewards:
         self._next_step_autoreset = next_step_autoreset
 
     @classmethod
-    def of(
-        cls, config: SamplingConfig, num_envs: int, *, next_step_autoreset: bool
-    ) -> "LearnerRewards | None":
+    def of(cls, config: Config, num_envs: int, *, next_step_autoreset: bool) -> "LearnerRewards | None":
         """The `LearnerRewards` of a config.
 
         Args:
@@ -147,7 +146,7 @@ class LearnerRewards:
             self._returns = np.array(state["returns"], np.float64)
 
 
-def reward_clip(config: SamplingConfig) -> bool | float | None:
+def reward_clip(config: Config) -> bool | float | None:
     """How rewards are clipped: True: to their sign; a number: its limit; None: not at all."""
     if config.clip_rewards is None:
         return True if is_atari(config) else None

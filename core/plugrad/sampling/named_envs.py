@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -15,7 +15,9 @@ from gymnasium.envs.registration import EnvSpec
 from plugrad.errors import ConfigError, PlugradError, did_you_mean
 from plugrad.importing.extras import require_extra
 from plugrad.importing.names import import_named, in_main_by_value
-from plugrad.sampling.settings import EnvSource, SamplingConfig, is_atari
+
+EnvSource: TypeAlias = str | Callable[..., Any]
+"""A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""
 
 NAMESPACES = {"ALE": ("ale_py", "atari")}
 """Namespaces of ids whose package is imported when one is named: the package, and the extra that installs it."""
@@ -202,34 +204,21 @@ def reward_threshold(env: EnvSource | None) -> float | None:
         env: an id such as `"CartPole-v1"`, `"package.module:Env-v0"` or, of the newest version, `"CartPole"`; classes
             and functions are not registered.
     """
-    spec = _registration(env)
+    spec = registration(env)
     return None if spec is None else spec.reward_threshold
 
 
-def _registration(env: EnvSource | None) -> EnvSpec | None:
-    """The registration of an id, of its newest version if it names none; None for classes and functions."""
+def registration(env: EnvSource | None) -> EnvSpec | None:
+    """The registration of an id, of its newest version if it names none; None for classes and functions.
+
+    Args:
+        env: as in `make_named`.
+    """
     if not isinstance(env, str) or import_attribute(env) is not None:
         return None
     env_id = env.rpartition(":")[2]
     versions = {spec.version or 0: spec for spec in gym.registry.values() if env_id in _names_of(spec)}
     return versions[max(versions)] if versions else None
-
-
-def is_registered_without_limit(config: SamplingConfig) -> bool:
-    """Whether an environment is registered without a limit of steps, and no setting gives it one.
-
-    Args:
-        config: an `AlgorithmConfig`.
-
-    Returns:
-        False also for classes and functions, which may count steps themselves, and for games of Atari.
-    """
-    if config.time_limit is not None or is_atari(config) or "max_episode_steps" in config.env_config:
-        return False
-    if any("TimeLimit" in str(wrapper) for wrapper in config.env_wrappers):
-        return False
-    spec = _registration(config.env)
-    return spec is not None and spec.max_episode_steps is None and spec.namespace not in NAMESPACES
 
 
 def spec_to_send(env: object) -> EnvSpec | None:

@@ -1,24 +1,30 @@
 """Make the environments of an env runner, in the mode that its config names."""
 
+import logging
 from contextlib import closing
-from dataclasses import replace
+from typing import Any
 
+from gymnasium.spaces import Space
 from gymnasium.vector import SyncVectorEnv
 
+from plugrad.config import Config
 from plugrad.importing.names import in_main_by_value
+from plugrad.observations import model_space
 from plugrad.sampling.async_envs.envs import AsyncEnvs, num_usable_cores
 from plugrad.sampling.environments import env_makers, make_env, make_vector_env
 from plugrad.sampling.envpool_envs import EnvPoolEnvs, envpool_spaces
 from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.sampling.named_envs import env_name, spec_to_send
-from plugrad.sampling.settings import SamplingConfig
 from plugrad.sampling.vector_envs import EnvSpaces, NativeEnvs, SyncEnvs, VectorEnvs
 from plugrad.sampling.wrappers import EnvWrappers
+from plugrad.spaces import NAMES, check_fit
+
+_log = logging.getLogger("plugrad")
 
 ENVPOOL_OPTIONS = "give envpool's own options, such as .environment(env_config={'stack_num': 4})"
 
 
-def make_vector_envs(config: SamplingConfig) -> VectorEnvs:
+def make_vector_envs(config: Config) -> VectorEnvs:
     """Make the environments of an env runner.
 
     Args:
@@ -49,9 +55,8 @@ def make_vector_envs(config: SamplingConfig) -> VectorEnvs:
     return NativeEnvs(envs, name=name, info_metrics=tuple(config.info_metrics))
 
 
-def _make_async(config: SamplingConfig) -> AsyncEnvs:
-    wrappers = EnvWrappers.of(config)
-    wrappers = replace(wrappers, env_wrappers=in_main_by_value(wrappers.env_wrappers, where="env_wrappers"))
+def _make_async(config: Config) -> AsyncEnvs:
+    wrappers = EnvWrappers.of(config).for_another_process()
     env, num_envs = in_main_by_value(config.env, where="env"), config.num_envs_per_env_runner
     return AsyncEnvs(
         env_makers(env, config.env_config, num_envs=num_envs, wrappers=wrappers),
@@ -64,7 +69,7 @@ def _make_async(config: SamplingConfig) -> AsyncEnvs:
     )
 
 
-def _make_envpool(config: SamplingConfig) -> EnvPoolEnvs:
+def _make_envpool(config: Config) -> EnvPoolEnvs:
     EnvWrappers.of(config).refuse("envpool", instead=ENVPOOL_OPTIONS)
     return EnvPoolEnvs(
         config.env,
@@ -75,13 +80,47 @@ def _make_envpool(config: SamplingConfig) -> EnvPoolEnvs:
     )
 
 
-def _num_processors(config: SamplingConfig) -> int:
+def steps_per_env(config: Config) -> int:
+    """Steps of each environment in one sample: `rollout_fragment_length`, else its share of `train_batch_size`.
+
+    The share is rounded up: a batch has at least `train_batch_size` steps, as in RLlib.
+    """
+    if config.rollout_fragment_length is not None:
+        return config.rollout_fragment_length
+    return -(-config.train_batch_size // num_environments(config))
+
+
+def num_environments(config: Config) -> int:
+    """The number of environments in all env runners."""
+    return max(1, config.num_env_runners) * config.num_envs_per_env_runner
+
+
+def warn_of_another_batch_size(config: Config) -> None:
+    """Log that a sample of all environments does not have `train_batch_size` steps, if that is so."""
+    environments, steps = num_environments(config), steps_per_env(config)
+    if environments * steps != config.train_batch_size:
+        _log.warning(
+            "train_batch_size=%d, and an update is on %d environment steps: %d in each of %d environments%s",
+            config.train_batch_size,
+            environments * steps,
+            steps,
+            environments,
+            "" if config.rollout_fragment_length is None else ", as rollout_fragment_length says",
+        )
+
+
+def of_one_environment(config: Config) -> Config:
+    """The settings of one environment that steps in this process, such as one that is shown."""
+    return config.changed(num_envs_per_env_runner=1, vectorization_mode="sync")
+
+
+def _num_processors(config: Config) -> int:
     """How many environments of one env runner can step at the same time: those of this machine share its cores."""
     num_cores = num_usable_cores() // max(1, config.num_env_runners)
     return max(1, min(num_cores, config.num_envs_per_env_runner))
 
 
-def get_env_spaces(config: SamplingConfig) -> EnvSpaces:
+def get_env_spaces(config: Config) -> EnvSpaces:
     """The spaces of the environment of a config, which has one agent.
 
     Makes one environment and closes it, or asks envpool.
@@ -101,3 +140,33 @@ def get_env_spaces(config: SamplingConfig) -> EnvSpaces:
         return envpool_spaces(config.env, config.env_config)
     with closing(make_env(config.env, config.env_config, wrappers=wrappers)) as env:
         return EnvSpaces(env.observation_space, env_observation_space(env), env.action_space)
+
+
+def check_fits_settings(config: Config, envs: VectorEnvs, observation_space: Space[Any]) -> None:
+    """Refuse environments whose spaces do not fit those of the settings, for which modules are built.
+
+    Args:
+        config: the settings.
+        envs: the environments.
+        observation_space: as a policy sees their observations.
+
+    Raises:
+        SpaceMismatchError: names the part that differs.
+    """
+    for name, space in zip(NAMES, (observation_space, envs.action_space), strict=True):
+        asked = getattr(config, name)
+        if asked is None:
+            continue
+        if name == "observation_space":
+            asked = model_space(asked, normalized=config.normalize_observations)
+        check_fit(
+            name,
+            asked,
+            space,
+            where=f"the settings, such as those of a checkpoint (asked), and environment {envs.name} (found)",
+            to_type=f"Give an environment of the same spaces, or leave out {name} in .environment(...)",
+            whatever_bounds=config.allow_other_bounds,
+            rows_of="asked",
+            of_other_order=f"vectorization_mode={config.vectorization_mode!r} makes rows in the environment's: use "
+            '"sync" or "async"',
+        )

@@ -68,7 +68,7 @@ def sample_episode_chunks(
     done = num_cut = num_resets = 0
     running: dict[int, int] = {}  # the steps so far of episodes that are waited for
     left: set[int] = set()  # episodes that were cut, and in which an environment still is
-    since, patience = monotonic(), SECONDS_IN_SILENCE
+    silence = _Silence(num_episodes, max_steps)
     while done < num_episodes:
         if len(left) == runner.num_envs:
             num_resets += 1
@@ -78,13 +78,10 @@ def sample_episode_chunks(
         steps = _STEPS_PER_SAMPLE
         if max_steps is not None:  # so that no episode goes beyond its limit
             steps = min(steps, max_steps - max(running.values(), default=0))
-        before = done
         for chunk in runner.sample(steps):
             number = int(chunk.id_ or 0) - first
-            if number in left:
+            if number in left or number >= num_episodes:
                 left -= {number} if chunk.is_done else set()
-                continue
-            if number >= num_episodes:
                 continue
             running[number] = running.get(number, 0) + len(chunk)
             if not chunk.is_done and running[number] == max_steps:
@@ -95,20 +92,7 @@ def sample_episode_chunks(
                 done += 1
                 del running[number]
             yield number, chunk
-        if done > before:
-            since, patience = monotonic(), SECONDS_IN_SILENCE
-        elif monotonic() - since > patience:
-            patience *= 2
-            _log.warning(
-                "%d of %d episodes have ended, none of them in the last %.0f s; the longest is at step %d%s",
-                done,
-                num_episodes,
-                monotonic() - since,
-                max(running.values(), default=0),
-                ""
-                if max_steps is None
-                else f", and is cut at step {max_steps} (evaluation_max_episode_steps)",
-            )
+        silence.listen(done, longest=max(running.values(), default=0))
     if num_cut:
         _log.warning(
             "%d of %d episodes did not end, and were cut at evaluation_max_episode_steps=%s; "
@@ -117,6 +101,38 @@ def sample_episode_chunks(
             num_episodes,
             max_steps,
         )
+
+
+class _Silence:
+    """The time without the end of an episode, and the lines that say what is waited for.
+
+    Args:
+        num_episodes: as in `sample_episode_chunks`.
+        max_steps: as in `sample_episode_chunks`.
+    """
+
+    def __init__(self, num_episodes: int, max_steps: int | None) -> None:
+        self._num_episodes = num_episodes
+        self._cut = (
+            "" if max_steps is None else f", and is cut at step {max_steps} (evaluation_max_episode_steps)"
+        )
+        self._done, self._since, self._patience = 0, monotonic(), SECONDS_IN_SILENCE
+
+    def listen(self, done: int, *, longest: int) -> None:
+        """After each sample: `done` episodes have ended so far, and the longest running one has `longest` steps."""
+        seconds = monotonic() - self._since
+        if done > self._done:
+            self._done, self._since, self._patience = done, monotonic(), SECONDS_IN_SILENCE
+        elif seconds > self._patience:
+            self._patience *= 2
+            _log.warning(
+                "%d of %d episodes have ended, none of them in the last %.0f s; the longest is at step %d%s",
+                done,
+                self._num_episodes,
+                seconds,
+                longest,
+                self._cut,
+            )
 
 
 def _truncated(chunk: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium as gym
@@ -10,10 +10,11 @@ from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space
 
 from plugrad.action_rows import is_structured
+from plugrad.config import Config
 from plugrad.errors import ConfigError
-from plugrad.importing.names import resolve_name
-from plugrad.sampling.atari import FRAMES, FRAMESKIP, preprocess_atari
-from plugrad.sampling.settings import SamplingConfig, is_atari
+from plugrad.importing.names import in_main_by_value, resolve_name
+from plugrad.sampling.atari import FRAMES, FRAMESKIP, is_atari, preprocess_atari
+from plugrad.sampling.named_envs import NAMESPACES, registration
 from plugrad.spaces import in_order_of
 
 # --- the setting `frame_stack`: an observation is the last frames of an environment ---
@@ -67,7 +68,7 @@ class EnvWrappers:
         atari: changes of the standard preprocessing of Atari games, see `preprocess_atari`; None: no preprocessing.
         time_limit: steps after which an episode is truncated; None: no limit.
         env_wrappers: classes, their names, or `[class or name, {keyword: value}]`.
-        frame_stack: how many frames one observation has.
+        num_frames: how many frames one observation has.
         observation_space: whose keys give the order of the parts of rows; None: the environment's.
         action_space: likewise.
     """
@@ -75,23 +76,26 @@ class EnvWrappers:
     atari: Mapping[str, Any] | None = None
     time_limit: int | None = None
     env_wrappers: Sequence[Any] = ()
-    frame_stack: int = 1
+    num_frames: int = 1
     observation_space: gym.Space[Any] | None = None
     action_space: gym.Space[Any] | None = None
 
     @classmethod
-    def of(cls, config: SamplingConfig) -> "EnvWrappers":
+    def of(cls, config: Config) -> "EnvWrappers":
         """Those that the settings name."""
         changes = config.atari if isinstance(config.atari, Mapping) else {}
         return cls(
             atari=changes if is_atari(config) else None,
             time_limit=config.time_limit,
             env_wrappers=tuple(config.env_wrappers),
-            frame_stack=config.frame_stack or (FRAMES if is_atari(config) else 1),
-            # An own object with the settings of sampling need not have spaces.
-            observation_space=getattr(config, "observation_space", None),
-            action_space=getattr(config, "action_space", None),
+            num_frames=config.frame_stack or (FRAMES if is_atari(config) else 1),
+            observation_space=config.observation_space,
+            action_space=config.action_space,
         )
+
+    def for_another_process(self) -> "EnvWrappers":
+        """These, with what a script defines as objects: its names cannot be imported elsewhere."""
+        return replace(self, env_wrappers=in_main_by_value(self.env_wrappers, where="env_wrappers"))
 
     def env_config(self, env_config: Mapping[str, Any] | None) -> dict[str, Any]:
         """The keyword arguments of the environment itself: the preprocessing of Atari games skips frames itself."""
@@ -139,7 +143,7 @@ class EnvWrappers:
             ("atari", self.atari, None),
             ("time_limit", self.time_limit, None),
             ("env_wrappers", tuple(self.env_wrappers), ()),
-            ("frame_stack", self.frame_stack, 1),
+            ("frame_stack", self.num_frames, 1),
         ):
             if value != default:
                 shown = "" if name == "env_wrappers" else f"={True if name == 'atari' else value}"
@@ -148,6 +152,23 @@ class EnvWrappers:
                     f"wrap. Set one of these, or {instead}",
                     field=name,
                 )
+
+
+def is_registered_without_limit(config: Config) -> bool:
+    """Whether an environment is registered without a limit of steps, and no setting gives it one.
+
+    Args:
+        config: the settings.
+
+    Returns:
+        False also for classes and functions, which may count steps themselves, and for games of Atari.
+    """
+    if config.time_limit is not None or is_atari(config) or "max_episode_steps" in config.env_config:
+        return False
+    if any("TimeLimit" in str(wrapper) for wrapper in config.env_wrappers):
+        return False
+    spec = registration(config.env)
+    return spec is not None and spec.max_episode_steps is None and spec.namespace not in NAMESPACES
 
 
 def _limited(env: gym.Env[Any, Any], time_limit: int, name: str) -> gym.Env[Any, Any]:

@@ -186,7 +186,7 @@ class OffPolicyTraining(Training):
         """How the observations of a module are stored; empty for a space of the user's own."""
         space = spaces_of(self.config, module_id)[0]
         with suppress(ConfigError):
-            return () if space is None else stored_parts(space, EnvWrappers.of(self.config).frame_stack)
+            return () if space is None else stored_parts(space, EnvWrappers.of(self.config).num_frames)
         return ()
 
     def _prioritize(self, batch: Mapping[ModuleID, Rows], places: Mapping[ModuleID, Array]) -> None:

@@ -1,12 +1,9 @@
 """`OnPolicyTraining`: sample a batch and update once on it."""
 
-import logging
 from typing import Any
 
-from plugrad.sampling.settings import num_environments, steps_per_env
+from plugrad.sampling.vectorization import warn_of_another_batch_size
 from plugrad.training.training import ModuleResults, Training
-
-_log = logging.getLogger("plugrad")
 
 
 class OnPolicyTraining(Training):
@@ -27,19 +24,6 @@ class OnPolicyTraining(Training):
         """See `Training`."""
         if not self._has_said_how_many:
             self._has_said_how_many = True
-            _say_how_many(self.config)
+            warn_of_another_batch_size(self.config)
         results: ModuleResults = self.algorithm.update(episodes=self.algorithm.sample())
         return results
-
-
-def _say_how_many(config: Any) -> None:
-    environments, steps = num_environments(config), steps_per_env(config)
-    if environments * steps != config.train_batch_size:
-        _log.warning(
-            "train_batch_size=%d, and an update is on %d environment steps: %d in each of %d environments%s",
-            config.train_batch_size,
-            environments * steps,
-            steps,
-            environments,
-            "" if config.rollout_fragment_length is None else ", as rollout_fragment_length says",
-        )

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from plugrad.columns import Columns
+from plugrad.config import Config
 from plugrad.episodes import SingleAgentEpisode, own_episode
 from plugrad.replay.storage import Rows
 from plugrad.sampling.learner_rewards import RewardNormalizer, clip_rewards, reward_clip
-from plugrad.sampling.settings import SamplingConfig
 
 
-def rewards_to_keep(
-    chunks: Sequence[SingleAgentEpisode], config: SamplingConfig
-) -> Sequence[SingleAgentEpisode]:
+def rewards_to_keep(chunks: Sequence[SingleAgentEpisode], config: Config) -> Sequence[SingleAgentEpisode]:
     """Sampled chunks with the rewards that a buffer stores.
 
     Args:

@@ -9,6 +9,7 @@ import gymnasium as gym
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.checkpoint.runs import checkpoint_of
+from plugrad.config import Config
 from plugrad.config.module_specs import spaces_of
 from plugrad.config.serialize import decode
 from plugrad.config.size_limits import num_values, written_boxes
@@ -32,9 +33,8 @@ from plugrad.rl_module import MultiRLModule
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
 
 _NUMPY = "numpy"
-_CODE = ("env", "evaluation_env", "agent_to_module", "learner_class", "learner_connector")
-"""Settings that may name code and that acting does not need."""
-_WRAPPERS = "env_wrappers"
+_WITHOUT_CODE = {name: info.make_default() for name, info in Config.fields().items() if info.names_code}
+"""The settings that may name code, which acting does not need."""
 _OF_ENVIRONMENTS = ("algorithm", KIND)
 """The kinds of checkpoints that know how their environment's observations become rows."""
 
@@ -138,11 +138,9 @@ def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend
 def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
     """A learner with one module of a checkpoint, so that the other modules need not be built."""
     module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
-    given = (*_CODE, _WRAPPERS, "rl_module_spec")
+    given = (*_WITHOUT_CODE, "rl_module_spec")
     config = checkpointing.config_of(saved, backend=backend, given=given, to_act=True)
-    config = config.changed(
-        **dict.fromkeys(_CODE), **{_WRAPPERS: []}, num_learners=0, device="auto", compile="none"
-    )
+    config = config.changed(**_WITHOUT_CODE, num_learners=0, device="auto", compile="none")
     config = _keep_one_module(saved, config, module_id)
     if module is None:
         refuse_own_module(saved.metadata, saved.path)

@@ -351,7 +351,7 @@ def _spaces_of(config: Config, env: Any) -> Spaces:
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
-        stacked = stacked_space(observation, EnvWrappers.of(config).frame_stack)
+        stacked = stacked_space(observation, EnvWrappers.of(config).num_frames)
         return {DEFAULT_MODULE_ID: (stacked if is_structured(stacked) else stored_space(stacked), action)}
     config = config if env is None else config.environment(env)
     if is_multi_agent(config):

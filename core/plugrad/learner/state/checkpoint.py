@@ -14,7 +14,7 @@ from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
 from plugrad.config.rules import without_ineffective_overrides
 from plugrad.config.serialize import ALGORITHM_KEY, decode_field
-from plugrad.config.size_limits import OF_SAMPLING, check_numbers, check_size
+from plugrad.config.size_limits import check_numbers, check_size
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import (
     AlgorithmNotFoundError,
@@ -198,9 +198,9 @@ def config_of(
     names = (ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES)
     spaces = {name: checkpoint.metadata.get(name) for name in names}
     check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
-    check_numbers(data, unused=OF_SAMPLING if to_act else ())
     with with_distribution_hint(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
+        check_numbers(data, config_class.fields(), to_act=to_act)
         data = _known(config_class, data) if to_act else data
         _refuse_unknown(config_class, data)
         config = config_class.from_dict(data)

@@ -12,10 +12,11 @@ from typing import Any, Final
 import numpy as np
 
 from plugrad.config.module_specs import spaces_of, specs_of
-from plugrad.config.named_code import wrapper_names
+from plugrad.config.named_code import names_in_list
+from plugrad.config.sampling_settings import CODE_OF_SAMPLING
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.importing.names import importable_name
-from plugrad.importing.trusted_names import WRAPPER, reason_against
+from plugrad.importing.trusted_names import reason_against
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.networks import Network
 from plugrad.networks.conv_filters import channels_first, is_image
@@ -33,10 +34,7 @@ _OWN_MODULES: Final = (importable_name(RandomRLModule),)
 """Module classes that are part of the core."""
 
 _INSTEAD: Final = {
-    "env": "give env= to Algorithm.from_checkpoint",
-    "evaluation_env": "give evaluation_env= to Algorithm.from_checkpoint",
-    "env_wrappers": "give env_wrappers= to Algorithm.from_checkpoint",
-    "agent_to_module": "give agent_to_module= to Algorithm.from_checkpoint",
+    **{name: f"give {name}= to Algorithm.from_checkpoint" for name in CODE_OF_SAMPLING},
     "module": "give module_spec= to Algorithm.from_checkpoint, module= or module_spec= to Learner.from_checkpoint, "
     "module= to plugrad.load_policy",
 }
@@ -55,9 +53,9 @@ def refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:
     for name, info in config_class.fields().items():
         if info.importable and isinstance(data.get(name), str) and ":" in data[name]:
             raise _code_refused(name, data[name])
-    for wrapper in wrapper_names(data.get("env_wrappers")):
-        if not wrapper.startswith(_FREE) or reason_against(wrapper, WRAPPER):
-            raise _code_refused("env_wrappers", wrapper)
+        for each in names_in_list(data.get(name)) if info.code else ():
+            if not each.startswith(_FREE) or reason_against(each, info.code):
+                raise _code_refused(name, each)
 
 
 def refuse_own_modules(config: Any) -> None:

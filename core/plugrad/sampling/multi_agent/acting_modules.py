@@ -5,6 +5,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+from plugrad.config import Config
 from plugrad.errors import RestoreMismatchError
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.learner_rewards import reward_clip
@@ -17,7 +18,6 @@ from plugrad.sampling.multi_agent.module_spaces import (
     check_same_spaces,
     spaces_for_module,
 )
-from plugrad.sampling.multi_agent.settings import MultiAgentSamplingConfig
 from plugrad.types import AgentID, Array, ModuleID
 
 InitialState = Callable[[ModuleID], Mapping[str, Array]]
@@ -40,7 +40,7 @@ class ActingModules:
     def __init__(
         self,
         env: AgentEnv,
-        config: MultiAgentSamplingConfig,
+        config: Config,
         initial_state: InitialState | None,
         normalizers: Mapping[ModuleID, ObservationNormalizer] | None,
     ) -> None:
@@ -50,7 +50,7 @@ class ActingModules:
         self.set_config(config)
         self._normalizers = self._make_normalizers() if normalizers is None else dict(normalizers)
 
-    def set_config(self, config: MultiAgentSamplingConfig) -> set[ModuleID]:
+    def set_config(self, config: Config) -> set[ModuleID]:
         """Use other settings for agents that arrive from now on.
 
         Returns:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.config import Config
 from plugrad.episodes import MultiAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.policy.normalization import ObservationNormalizer
@@ -20,8 +21,9 @@ from plugrad.sampling.multi_agent.random_policies import RandomPolicies
 from plugrad.sampling.multi_agent.replayable_agent_env import ReplayableAgentEnv
 from plugrad.sampling.multi_agent.running_episode import RunningMultiAgentEpisode
 from plugrad.sampling.multi_agent.running_state import get_running_state, set_running_state
-from plugrad.sampling.multi_agent.settings import MultiAgentSamplingConfig, check_settings
-from plugrad.sampling.settings import restart_entropy, steps_per_env
+from plugrad.sampling.named_envs import env_name
+from plugrad.sampling.replayable_env import restart_entropy
+from plugrad.sampling.vectorization import steps_per_env
 from plugrad.types import ModuleID
 
 
@@ -35,7 +37,7 @@ class MultiAgentEnvRunner:
     outcome its agent has not seen yet is part of the next chunk.
 
     Args:
-        config: an `AlgorithmConfig`, or whatever has the settings of `MultiAgentSamplingConfig`.
+        config: the settings.
         act: the policies, `act(module_id, observations, state, **mask)`; see `MultiAgentPolicyFunction`.
         initial_state: `initial_state(module_id)`, see `InitialState`. None: no module is recurrent.
         seed: seeds the environments: the same seed and policies give the same episodes. None: from the system.
@@ -50,13 +52,20 @@ class MultiAgentEnvRunner:
     def __init__(
         self,
         *,
-        config: MultiAgentSamplingConfig,
+        config: Config,
         act: MultiAgentPolicyFunction,
         initial_state: InitialState | None = None,
         seed: int | None = None,
         normalizers: Mapping[ModuleID, ObservationNormalizer] | None = None,
     ) -> None:
-        check_settings(config)
+        for name, info in type(config).fields().items():
+            value = getattr(config, name)
+            if info.with_many_agents and value not in info.off:
+                raise ConfigError(
+                    f"{name}={value!r} is for environments with one agent, and {env_name(config.env)} has many: "
+                    f"{info.with_many_agents}",
+                    field=name,
+                )
         self._act = act
         envs = [
             make_multi_agent_env(config.env, config.env_config) for _ in range(config.num_envs_per_env_runner)
@@ -72,7 +81,7 @@ class MultiAgentEnvRunner:
         self.reset(seed)
 
     @property
-    def config(self) -> MultiAgentSamplingConfig:
+    def config(self) -> Config:
         """The settings; a changed `agent_to_module` holds for agents that arrive from now on.
 
         If a module is no longer there whose agents are in a running episode, new episodes begin.
@@ -80,7 +89,7 @@ class MultiAgentEnvRunner:
         return self._config
 
     @config.setter
-    def config(self, config: MultiAgentSamplingConfig) -> None:
+    def config(self, config: Config) -> None:
         self._config = config
         gone = self._modules.set_config(config)
         if self._running is not None and any(episode.module_ids & gone for episode in self._running):

@@ -2,27 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from plugrad.config import Config
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import resolve_name
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.types import DEFAULT_MODULE_ID, AgentID, ModuleID
-
-
-class MultiAgentConfig(Protocol):
-    """The settings that say which module acts for which agent; `AlgorithmConfig` has them."""
-
-    @property
-    def env(self) -> Any: ...  # noqa: D102
-    @property
-    def env_config(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def normalize_observations(self) -> bool: ...  # noqa: D102
-    @property
-    def policies(self) -> Any: ...  # noqa: D102
-    @property
-    def agent_to_module(self) -> Any: ...  # noqa: D102
 
 
 class EpisodeStart(NamedTuple):
@@ -39,11 +25,11 @@ class EpisodeStart(NamedTuple):
     module_ids: tuple[ModuleID, ...] = ()
 
 
-def module_ids_of(config: MultiAgentConfig) -> tuple[ModuleID, ...] | None:
+def module_ids_of(config: Config) -> tuple[ModuleID, ...] | None:
     """The modules that a config names, in `policies` or in `rl_module_spec`; None if it names none."""
     if config.policies is not None:
         return tuple(config.policies)
-    spec = getattr(config, "rl_module_spec", None)
+    spec = config.rl_module_spec
     return tuple(spec.rl_module_specs) if isinstance(spec, MultiRLModuleSpec) else None
 
 
@@ -54,10 +40,10 @@ class ModuleMapping:
         config: without `agent_to_module` all agents use the default module, or the only one of `policies`.
 
     Raises:
-        ConfigError: `agent_to_module` is no dict, function or name of one; or it is needed and not given.
+        ConfigError: `agent_to_module` is needed and not given, or cannot be imported by its name.
     """
 
-    def __init__(self, config: MultiAgentConfig) -> None:
+    def __init__(self, config: Config) -> None:
         self._known = module_ids_of(config)
         self._rule = _rule(config.agent_to_module, self._known)
 
@@ -87,11 +73,6 @@ def _rule(given: Any, known: Collection[ModuleID] | None) -> Callable[[AgentID, 
         return lambda agent, episode: module_id
     if isinstance(given, Mapping):
         return lambda agent, episode: _look_up(given, agent)
-    if not callable(given):
-        raise ConfigError(
-            f"agent_to_module={given!r}; expected: a dict {{agent: module_id}}, a function of (agent_id) or "
-            '(agent_id, episode), or its name "package.module:name"'
-        )
     return given if _takes_episode(given) else lambda agent, episode: given(agent)
 
 

@@ -6,6 +6,7 @@ from gymnasium.spaces import Dict, Space
 
 from plugrad.action_masks import choice_sizes
 from plugrad.columns import Columns
+from plugrad.config import Config
 from plugrad.config.module_specs import spaces_of
 from plugrad.errors import ConfigError
 from plugrad.observations import model_space
@@ -15,7 +16,6 @@ from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.module_mapping import (
     EpisodeStart,
     ModuleMapping,
-    MultiAgentConfig,
     module_ids_of,
 )
 from plugrad.spaces import NAMES, check_fit, in_order_of
@@ -59,7 +59,7 @@ def agent_spaces(env: AgentEnv, agent: AgentID) -> Spaces:
     return observation, action
 
 
-def spaces_for_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: MultiAgentConfig) -> Spaces:
+def spaces_for_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: Config) -> Spaces:
     """The spaces of an agent, with the keys of Dicts in the order that its module has.
 
     Args:
@@ -78,7 +78,7 @@ def spaces_for_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config
     return in_order_of(asked[0], own[0]), in_order_of(asked[1], own[1])
 
 
-def action_spaces_of_agents(env: AgentEnv, config: MultiAgentConfig) -> dict[AgentID, Space[Any]]:
+def action_spaces_of_agents(env: AgentEnv, config: Config) -> dict[AgentID, Space[Any]]:
     """The action spaces of all agents, each in the order of the first module that acts for the agent.
 
     Args:
@@ -101,7 +101,7 @@ def action_spaces_of_agents(env: AgentEnv, config: MultiAgentConfig) -> dict[Age
     return {agent: env.action_space(agent) for agent in env.possible_agents} | spaces
 
 
-def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: MultiAgentConfig) -> None:
+def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: Config) -> None:
     """Refuse an agent whose spaces do not fit those of the module that acts for it.
 
     Args:
@@ -128,16 +128,16 @@ def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config
             "agent_to_module maps to it",
             to_type="Give an environment of the same spaces, map the agent to another module, or give the module no "
             f"{name}",
-            whatever_bounds=getattr(config, "allow_other_bounds", False),
+            whatever_bounds=config.allow_other_bounds,
             rows_of="asked",
         )
 
 
-def _asked_spaces(config: MultiAgentConfig, module_id: ModuleID) -> tuple[Any, Any]:
+def _asked_spaces(config: Config, module_id: ModuleID) -> tuple[Any, Any]:
     return spaces_of(config, module_id) if _names_spaces(config) else (None, None)
 
 
-def _names_spaces(config: MultiAgentConfig) -> bool:
+def _names_spaces(config: Config) -> bool:
     """Whether a config may have spaces of modules: an own object with the settings of sampling need not."""
     return hasattr(config, "rl_module_spec")
 
@@ -173,7 +173,7 @@ def check_same_spaces(env: AgentEnv, module_id: ModuleID, first: AgentID, other:
             )
 
 
-def spaces_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID, Spaces]:
+def spaces_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, Spaces]:
     """The spaces of the modules that act in an environment.
 
     Args:
@@ -191,7 +191,7 @@ def spaces_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID,
     return {module_id: _model_spaces(env, agent, config) for module_id, agent in agents.items()}
 
 
-def agents_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID, AgentID]:
+def agents_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, AgentID]:
     """An agent of each module, whose spaces are those of the module.
 
     Args:
@@ -216,7 +216,7 @@ def agents_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID,
     return {module_id: members[0] for module_id, members in agents.items()}
 
 
-def _agents_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID, list[AgentID]]:
+def _agents_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, list[AgentID]]:
     mapping = ModuleMapping(config)
     number = _EPISODES if callable(config.agent_to_module) or isinstance(config.agent_to_module, str) else 1
     agents: dict[ModuleID, list[AgentID]] = {}
@@ -229,6 +229,6 @@ def _agents_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID
     return agents
 
 
-def _model_spaces(env: AgentEnv, agent: AgentID, config: MultiAgentConfig) -> Spaces:
+def _model_spaces(env: AgentEnv, agent: AgentID, config: Config) -> Spaces:
     observation, action = agent_spaces(env, agent)
     return model_space(observation, normalized=config.normalize_observations), action
