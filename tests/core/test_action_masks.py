@@ -17,7 +17,7 @@ from plugrad.episodes import SingleAgentEpisode, concat_chunks
 from plugrad.errors import BatchError, ConfigError, EnvContractError
 from plugrad.replay import NStepTransitions, transitions
 from plugrad.sampling.environments import get_spaces
-from plugrad.training.replay_columns import with_masks_of
+from plugrad.training.off_policy import with_masks_of
 
 MASKS = (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK)
 

@@ -21,7 +21,7 @@ from plugrad.returns import returns_to_go
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_spaces
 from plugrad.sampling.whole_episodes import sample_episodes
-from plugrad.training.shuffled_rows import ShuffledRows
+from plugrad.training.offline import ShuffledRows
 from plugrad_bc import BCConfig
 from plugrad_offline.marwil import ReturnsToGo
 from plugrad_offline.marwil.config import MARWILConfig

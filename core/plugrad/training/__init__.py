@@ -5,12 +5,10 @@ learns from a replay buffer, `OfflineTraining` from recorded episodes. An algori
 subclass, from the hook `get_training_class`.
 """
 
-from plugrad.training.asynchronous import AsynchronousTraining
+from plugrad.training.asynchronous import AsynchronousTraining, StepCounts, TrainBatch
 from plugrad.training.off_policy import OffPolicyTraining
 from plugrad.training.offline import OfflineTraining
-from plugrad.training.on_policy import OnPolicyTraining
-from plugrad.training.train_batch import StepCounts, TrainBatch
-from plugrad.training.training import ModuleResults, Training
+from plugrad.training.training import ModuleResults, OnPolicyTraining, Training
 
 __all__ = [
     "AsynchronousTraining",

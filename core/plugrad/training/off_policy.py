@@ -3,24 +3,27 @@
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
+from plugrad.action_rows import action_dtype, action_shape
 from plugrad.columns import Columns
 from plugrad.config.module_specs import names_modules, spaces_of, specs_of
-from plugrad.episodes import MultiAgentEpisode, episodes_by_module
-from plugrad.errors import ConfigError
+from plugrad.episodes import MASKS, MultiAgentEpisode, episodes_by_module, own_episode
+from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.hooks.learner_protocol import LearnerProtocol
+from plugrad.observations import model_space, row_shape, row_space
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
 from plugrad.replay.observation_rows import StoredPart, stored_parts
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
 from plugrad.replay.storage import Rows
 from plugrad.rng_streams import stream
+from plugrad.sampling.learner_rewards import clip_rewards, reward_clip
 from plugrad.sampling.wrappers import EnvWrappers
-from plugrad.training.replay_columns import check_columns, example_row, with_masks_of
-from plugrad.training.replay_rewards import rewards_to_keep, with_seen_rewards
 from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -31,6 +34,8 @@ class OffPolicyTraining(Training):
     """Training from replay buffers, one per module, made when its first rows arrive.
 
     Rows have the columns of `plugrad.replay.transitions`. Settings are those of `plugrad.OffPolicyConfig`.
+
+    Rewards are stored without normalisation and normalised when they are drawn, as in stable-baselines3.
 
     Priorities come from the TD errors after the update, computed by one more forward pass over the drawn rows. The
     update's program cannot return them: on every backend it returns means over minibatches and no values per row.
@@ -108,8 +113,12 @@ class OffPolicyTraining(Training):
             if not self._is_trained(module_id):
                 continue
             self._ensure_buffer(module_id)
-            kept = rewards_to_keep(chunks, self.config)
-            buffer, rows = self._buffers[module_id], self._transitions[module_id](kept, running=running)
+            if self.config.normalize_rewards:  # stored as they are, so that rows of any age are scaled alike
+                clip = reward_clip(self.config)
+                chunks = [
+                    replace(each, rewards=clip_rewards(own_episode(each).rewards, clip)) for each in chunks
+                ]
+            buffer, rows = self._buffers[module_id], self._transitions[module_id](chunks, running=running)
             buffer.add(with_masks_of(buffer.row_shapes(), rows, module_id))
         if self.num_env_steps - self._filled_since < self.config.num_steps_sampled_before_learning_starts:
             return {}
@@ -151,9 +160,12 @@ class OffPolicyTraining(Training):
         if not num_rows:
             return {}
         drawn = {module_id: buffer.sample(num_rows) for module_id, buffer in buffers.items()}
-        scaled = self.config.normalize_rewards
-        normalizer = self.algorithm.env_runner.reward_normalizer if scaled else None
-        batch = {module_id: with_seen_rewards(rows, normalizer) for module_id, (rows, _) in drawn.items()}
+        batch = {module_id: rows for module_id, (rows, _) in drawn.items()}
+        if self.config.normalize_rewards:  # by the current statistics, and an n-step reward as one sum
+            scaled = self.algorithm.env_runner.reward_normalizer.normalize
+            batch = {
+                each: {**rows, Columns.REWARDS: scaled(rows[Columns.REWARDS])} for each, rows in batch.items()
+            }
         # The rows are already in random order; `num_epochs` would mean more steps on the same rows.
         results: ModuleResults = self.algorithm.update(batch, shuffle_batch_per_epoch=False)
         self._prioritize(batch, {module_id: places for module_id, (_, places) in drawn.items()})
@@ -265,3 +277,97 @@ def _draw_noise(learner: LearnerProtocol, module_id: ModuleID, rows: Rows) -> Ro
     number, rng = len(rows[Columns.OBS]), learner.stream(module_id, "priorities")
     shapes = learner.get_noise_columns(module_id)
     return {name: rng.standard_normal((number, *shape), np.float32) for name, shape in shapes.items()}
+
+
+# --- the columns of a buffer, and those that a config asks for ---
+
+
+_log = logging.getLogger("plugrad")
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def check_columns(found: Shapes, config: Any, module_id: ModuleID) -> None:
+    """Compare the columns of a replay buffer with those of transitions.
+
+    Args:
+        found: `{column: shape of one row}`; empty for an empty buffer.
+        config: the config with the spaces.
+        module_id: the buffer's module.
+
+    Raises:
+        RestoreMismatchError: a column is missing, or its rows have another shape.
+    """
+    expected = _row_shapes(config, module_id) if found else {}
+    missing = [column for column in expected if column not in found]
+    others = [
+        f"{column}: {found[column]}, expected {shape}"
+        for column, shape in expected.items()
+        if found.get(column, shape) != shape
+    ]
+    if missing or others:
+        raise RestoreMismatchError(
+            f"the replay buffer of module {module_id!r} does not fit: "
+            + "; ".join([*(f"no column {column!r}" for column in missing), *others]),
+            missing=missing,
+        )
+
+
+def with_masks_of(found: Shapes, rows: Mapping[str, Array], module_id: ModuleID) -> Mapping[str, Array]:
+    """Leave out action masks if a buffer's rows have none, because its checkpoint is of a version without masks.
+
+    Args:
+        found: `{column: shape of one row}` of the buffer; empty for an empty one.
+        rows: the rows to add.
+        module_id: the buffer's module.
+
+    Returns:
+        The rows.
+    """
+    unknown = [column for column in MASKS if found and column in rows and column not in found]
+    if not unknown:
+        return rows
+    _say_without_masks(module_id)
+    return {column: values for column, values in rows.items() if column not in unknown}
+
+
+@cache
+def _say_without_masks(module_id: ModuleID) -> None:
+    _log.warning(
+        "the replay buffer of module %r has rows of an older version, without action masks: actions are masked, "
+        "targets are not. A run that begins anew has masks in both",
+        module_id,
+    )
+
+
+def example_row(config: Any, module_id: ModuleID) -> dict[str, Array]:
+    """A row of a module's replay buffer, of zeros and without action masks.
+
+    Args:
+        config: the config with the spaces.
+        module_id: the buffer's module.
+
+    Returns:
+        `{column: [1, ...]}`.
+
+    Raises:
+        ConfigError: observations of the module's space are no arrays of numbers.
+    """
+    observation_space, action_space = spaces_of(config, module_id)
+    dtypes: dict[str, Any] = {
+        Columns.OBS: row_space(model_space(observation_space)).dtype,
+        Columns.ACTIONS: action_dtype(action_space),
+        Columns.TERMINATEDS: np.bool_,
+    }
+    dtypes[Columns.NEXT_OBS] = dtypes[Columns.OBS]
+    return {
+        column: np.zeros((1, *shape), dtypes.get(column, np.float32))
+        for column, shape in _row_shapes(config, module_id).items()
+    }
+
+
+def _row_shapes(config: Any, module_id: ModuleID) -> Shapes:
+    observation_space, action_space = spaces_of(config, module_id)
+    observation, action = row_shape(observation_space), action_shape(action_space) or ()
+    columns = {Columns.OBS: observation, Columns.ACTIONS: action, Columns.NEXT_OBS: observation}
+    return columns | dict.fromkeys((Columns.REWARDS, Columns.TERMINATEDS, Columns.N_STEP), ())
