@@ -9,6 +9,9 @@ from learning import digest, ppo_batch, ppo_config, with_modules
 from needs import backends_under_test
 
 from plugrad import Learner
+from plugrad.checkpoint import load_checkpoint
+from plugrad.checkpoint.manifest import FORMAT_VERSION
+from plugrad.errors import CheckpointError
 from plugrad.learner.state.components import COMPONENTS, Component
 from plugrad.learner.state.state import Snapshot, restore_on_error
 from plugrad.learner.state.state import digest as digest_of
@@ -113,6 +116,35 @@ def test_a_component_of_a_module_goes_with_it_and_comes_back_after_an_error(lear
         learner.set_state(changed(learner.get_state(component)))
     assert digest(learner.get_state()) == digest(before)
     assert digest_of(learner) == hashed
+
+
+def test_a_component_is_saved_and_resumed(learner, component, tmp_path):
+    before = learner.get_state()
+    learner.save_to_path(tmp_path / "c")
+    assert component in load_checkpoint(tmp_path / "c").state
+    learner.set_state(changed(learner.get_state(component)))
+    saved = digest({component: before[component]})
+    assert digest(learner.get_state(component)) != saved
+    learner.restore_from_path(tmp_path / "c", component=component)
+    assert digest(learner.get_state(component)) == saved
+    learner.set_state(before)
+
+
+def test_a_component_that_an_older_checkpoint_lacks_stays_as_it_is_and_a_newer_format_is_written(
+    learner, monkeypatch, tmp_path
+):
+    learner.save_to_path(tmp_path / "older")
+    component = Notes()
+    component.since = FORMAT_VERSION + 1
+    monkeypatch.setitem(COMPONENTS, "notes", component)
+    before = learner.get_state()
+    learner.restore_from_path(tmp_path / "older")
+    assert digest(learner.get_state()) == digest(before)
+    learner.save_to_path(tmp_path / "newer")
+    with pytest.raises(
+        CheckpointError, match=rf"format version {component.since}, .* reads up to {FORMAT_VERSION}"
+    ):
+        load_checkpoint(tmp_path / "newer")
 
 
 @contextmanager

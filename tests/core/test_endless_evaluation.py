@@ -10,9 +10,8 @@ from sampling import make_runner
 from test_agents_that_ended import SlowClock, act
 
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.sampling import whole_episodes
-from plugrad.sampling.evaluation import evaluate
-from plugrad.sampling.whole_episodes import sample_episodes
+from plugrad.sampling import evaluation
+from plugrad.sampling.evaluation import evaluate, sample_episodes
 from plugrad_ppo import PPOConfig
 
 
@@ -90,7 +89,7 @@ def test_agents_that_never_end_are_truncated_at_the_limit():
 
 
 def test_a_line_says_what_a_long_evaluation_waits_for(monkeypatch, caplog):
-    monkeypatch.setattr(whole_episodes, "SECONDS_IN_SILENCE", 0.001)
+    monkeypatch.setattr(evaluation, "SECONDS_IN_SILENCE", 0.001)
     Wall.begun = 0
     evaluate(make_runner(zeros, env=Wall, num_envs_per_env_runner=1), num_episodes=1, max_steps=25_000)
     lines = [record.message for record in caplog.records if "have ended, none of them" in record.message]

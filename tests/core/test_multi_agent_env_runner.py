@@ -8,8 +8,7 @@ from many_agents import Event, Pair, Scripted, Settings, act_by_step, make_runne
 from plugrad.episodes import episode_from_state
 from plugrad.errors import ConfigError
 from plugrad.sampling.environments import get_module_spaces, is_multi_agent
-from plugrad.sampling.evaluation import evaluate
-from plugrad.sampling.whole_episodes import sample_episodes
+from plugrad.sampling.evaluation import evaluate, sample_episodes
 
 
 def test_agents_of_a_parallel_environment_end_at_different_times():

@@ -17,7 +17,7 @@ from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.episodes import concat_chunks
 from plugrad.errors import BatchError, CheckpointCorruptError, CheckpointError, ConfigError
 from plugrad.offline import load_episodes, save_episodes
-from plugrad.sampling.whole_episodes import sample_episodes
+from plugrad.sampling.evaluation import sample_episodes
 
 DOCS = Path(__file__).parents[2] / "docs"
 SPACES = {"observation_space": Box(-1.0, np.inf, (2,)), "action_space": Discrete(3, start=1)}

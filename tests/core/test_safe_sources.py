@@ -46,7 +46,7 @@ NAMES = {
 
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 
-_PLAIN = {("workers/process.py", "cloudpickle"), ("sampling/async_envs/process.py", "cloudpickle")}
+_PLAIN = {("workers/process.py", "cloudpickle")}
 """Not needed there: calls and answers are pickled already."""
 
 REASONS = {
@@ -83,7 +83,6 @@ REASONS = {
             "workers/process_main.py",
             "workers/process.py",
             "sampling/async_envs/envs.py",
-            "sampling/async_envs/process.py",
             "sampling/async_envs/worker.py",
         )
         for name in ("pickle", "cloudpickle")

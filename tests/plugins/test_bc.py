@@ -20,7 +20,7 @@ from plugrad.offline import save_episodes
 from plugrad.returns import returns_to_go
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_spaces
-from plugrad.sampling.whole_episodes import sample_episodes
+from plugrad.sampling.evaluation import sample_episodes
 from plugrad.training.offline import ShuffledRows
 from plugrad_bc import BCConfig
 from plugrad_offline.marwil import ReturnsToGo

@@ -38,10 +38,9 @@ from plugrad.sampling.environments import (
     get_env_observation_spaces,
     is_multi_agent,
 )
-from plugrad.sampling.evaluation import evaluate, evaluation_settings
+from plugrad.sampling.evaluation import evaluate, evaluation_settings, sample_episodes
 from plugrad.sampling.named_envs import env_name, reward_threshold
 from plugrad.sampling.vectorization import get_env_spaces
-from plugrad.sampling.whole_episodes import sample_episodes
 from plugrad.sampling.wrappers import is_registered_without_limit
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 

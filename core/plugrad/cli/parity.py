@@ -30,8 +30,7 @@ from plugrad.learner.update.step_columns import as_one_minibatch
 from plugrad.offline import save_episodes
 from plugrad.results import flatten
 from plugrad.sampling import make_env_runner
-from plugrad.sampling.evaluation import evaluation_settings
-from plugrad.sampling.whole_episodes import sample_episodes
+from plugrad.sampling.evaluation import evaluation_settings, sample_episodes
 from plugrad.types import Array, ModuleID
 
 # --- takes the same steps on two backends and compares what each step computes ---

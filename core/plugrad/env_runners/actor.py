@@ -6,6 +6,8 @@ from dataclasses import replace
 from threading import Condition
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.learner import build_learner
 from plugrad.learner.acting.env_runner_policies import (
@@ -19,7 +21,7 @@ from plugrad.policy.running_moments import SharedMoments
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.learner_rewards import RewardNormalizer
 from plugrad.sampling.named_envs import register_sent
-from plugrad.sampling.sample import Sample
+from plugrad.sampling.sample import Sample, sample_from_state
 from plugrad.types import ModuleID
 from plugrad.workers.prepare import prepare_process
 
@@ -42,6 +44,26 @@ class Answer(NamedTuple):
     statistics: Mapping[str, Any]
     returns_by_name: Mapping[str, list[float]]
     steps_by_name: Mapping[str, int]
+
+    def get_state(self, weights_version: int) -> dict[str, Any]:
+        """The answer for a checkpoint, where nobody has collected it yet; see `Sample.get_state`."""
+        return {
+            "sample": self.sample.get_state(weights_version),
+            "num_episodes": self.num_episodes,
+            "finished_returns": np.array([each[0] for each in self.finished], np.float64),
+            "finished_lengths": np.array([each[1] for each in self.finished], np.int64),
+            "statistics": dict(self.statistics),
+            "returns_by_name": {name: np.array(each) for name, each in self.returns_by_name.items()},
+            "steps_by_name": dict(self.steps_by_name),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], weights_version: int) -> "Answer":
+        """The answer of a state of `get_state`; see `sample_from_state`."""
+        pairs = zip(state["finished_returns"].tolist(), state["finished_lengths"].tolist(), strict=True)
+        returns = {name: each.tolist() for name, each in state["returns_by_name"].items()}
+        counts = state["num_episodes"], list(pairs), state["statistics"], returns, state["steps_by_name"]
+        return cls(sample_from_state(state["sample"], weights_version), *counts)
 
 
 def observations_of(module_id: ModuleID) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 from plugrad.config import Config
 from plugrad.env_runners.actor import Answer, observations_of
 from plugrad.env_runners.sample_requests import SampleRequests
-from plugrad.env_runners.sample_state import answer_of_state, state_of_answer
 from plugrad.env_runners.workers import Worker, make_workers
 from plugrad.errors import PlugradError
 from plugrad.policy.normalization import ObservationNormalizer
@@ -238,7 +237,7 @@ class RemoteEnvRunners:
     def _take_restored(self) -> None:
         """Make samples of a checkpoint ready, once the learners are restored, too: then their age is known."""
         version, restored = self._get_version(), self._restored
-        self._ready.extendleft(answer_of_state(each, version) for each in reversed(restored))
+        self._ready.extendleft(Answer.from_state(each, version) for each in reversed(restored))
         self._restored = []
 
     def _count(self, answer: Answer) -> Sample:
@@ -274,7 +273,7 @@ class RemoteEnvRunners:
             "reward_normalizer": self.reward_normalizer.get_state() if self.reward_normalizer else None,
             "running": None,
             "runners": {str(rank): state for rank, state in enumerate(self._call_all("get_state"))},
-            "ready": [state_of_answer(each, self._get_version()) for each in self._ready] + self._restored,
+            "ready": [each.get_state(self._get_version()) for each in self._ready] + self._restored,
         }
 
     def _normalizer_states(self) -> dict[str, Any]:

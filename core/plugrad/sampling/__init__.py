@@ -1,19 +1,19 @@
 """From environments to episodes, in numpy.
 
 `make_env_runner` makes the env runner of a config. `env_runner` steps a policy in vector environments and returns
-episodes, `evaluation` gives the returns of whole ones.
+episodes, `evaluation` runs whole ones and gives their returns.
 
-- `environments` makes the environments that a config names, `named_envs` resolves their names, `contract` checks their
-  answers.
+- `environments` makes the environments that a config names, `named_envs` resolves their names, `env_checker` checks
+  their answers.
 - `vector_envs` has the interface of environments that step together; `vectorization` makes them, in this
   process or in others (`async_envs`).
 - `wrappers` wraps environments as settings say, `atari` and `frame_stack` among them; `learner_rewards` makes the
   rewards that a learner sees. `faults` has a wrapper for simulators that fail now and then.
-- `rollout` takes one step of all environments; `seen_observations` makes the policy's rows.
-- `running_episodes` saves running episodes and continues them; `replayable_env` records one as its seed and actions.
+- `rollout` takes one step of all environments, and saves running episodes and continues them; `replayable_env` records
+  one as its seed and actions.
 - `rollout_fragment` holds the steps of one `sample()` and splits them into episodes.
 - `recurrent_state` carries the state of a recurrent policy from step to step.
-- `episode_metrics` counts steps, episodes and returns; `whole_episodes` runs a number of episodes to their ends.
+- `episode_metrics` counts steps, episodes and returns.
 """
 
 from plugrad.sampling.env_runner import EnvRunner

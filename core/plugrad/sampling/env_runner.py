@@ -24,10 +24,8 @@ from plugrad.sampling.info_metrics import InfoMetrics, warn_of_missing
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import ActingPolicy, InitialState, PolicyFunction
 from plugrad.sampling.replayable_env import restart_entropy
-from plugrad.sampling.rollout import Rollout
+from plugrad.sampling.rollout import Rollout, SeenObservations, get_running_state, matches, set_running_state
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
-from plugrad.sampling.running_episodes import get_running_state, matches, set_running_state
-from plugrad.sampling.seen_observations import SeenObservations
 from plugrad.sampling.vectorization import check_fits_settings, make_vector_envs, steps_per_env
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 

@@ -1,23 +1,84 @@
-"""Step environments with a policy, and write what happens to a rollout fragment."""
+"""Step environments with a policy, write what happens to a rollout fragment, and save and continue running episodes."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Space
 
 from plugrad.columns import Columns
+from plugrad.observations import row_shape
 from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import action_converter
+from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.policy.observations import ObservationEncoder
 from plugrad.sampling.atari import LIFE_LOST
 from plugrad.sampling.env_checker import raise_nonfinite
 from plugrad.sampling.env_masks import ActionMasks, say_source
+from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.info_metrics import INFO_METRICS, InfoMetrics
 from plugrad.sampling.learner_rewards import LearnerRewards
 from plugrad.sampling.recurrent_state import ActingPolicy, PolicyFunction
 from plugrad.sampling.rollout_fragment import RolloutFragment
-from plugrad.sampling.seen_observations import SeenObservations
-from plugrad.sampling.vector_envs import VectorEnvs
+from plugrad.sampling.vector_envs import RunningEpisode, VectorEnvs
 from plugrad.types import Array
+
+
+class SeenObservations:
+    """Checks observations, counts them in the statistics, and encodes them as the rows that a policy sees.
+
+    Args:
+        encoder: scales and casts flat observations.
+        name: of the environment, for errors.
+        space: of its observations before they are flattened, for errors.
+    """
+
+    def __init__(self, encoder: ObservationEncoder, *, name: str, space: Space[Any]) -> None:
+        self._encoder = encoder
+        self._name, self._space = name, space
+
+    @property
+    def normalizer(self) -> ObservationNormalizer | None:
+        """Scales the observations; None: they stay as they are."""
+        return self._encoder.normalizer
+
+    @normalizer.setter
+    def normalizer(self, normalizer: ObservationNormalizer | None) -> None:
+        self._encoder.normalizer = normalizer
+
+    def check_and_count(self, raw: Array, envs: Array | None = None) -> None:
+        """Refuse observations that are not finite, and add the others to the statistics.
+
+        Args:
+            raw: `[N, ...]`.
+            envs: int `[N]`, the environments that gave them; None: all, in order.
+
+        Raises:
+            EnvContractError: names the environment, and the part of a Dict or Tuple.
+        """
+        if not self._encoder.gives_finite_rows(raw):
+            raise_nonfinite(self._name, "observations", raw, space=self._space, envs=envs)
+        if self.normalizer is not None:
+            self.normalizer.update(raw)
+
+    def rows(self, raw: Array) -> Array:
+        """Rows [N, ...] of observations [N, ...]; a new array."""
+        return self._encoder.rows(raw)
+
+    def final_rows(self, infos: Mapping[str, Any]) -> tuple[list[int], Array]:
+        """Count and encode the final observations of episodes that ended in a step that also reset them.
+
+        Args:
+            infos: of that step: `final_obs`, and `_final_obs`, bool [N], which says where there is one.
+
+        Returns:
+            The indices of the environments, and a row for each.
+        """
+        ended = np.flatnonzero(infos["_final_obs"])
+        raw = np.stack(infos["final_obs"][ended].tolist())
+        self.check_and_count(raw, ended)
+        return ended.tolist(), self.rows(raw)
 
 
 class Rollout:
@@ -125,3 +186,107 @@ class Rollout:
             self.masks = self.make_masks()
         if self.masks is not None:
             self.masks.begin(infos)
+
+
+# --- the state of running episodes, and how a resumed run continues them ---
+
+
+def get_running_state(rollout: Rollout, metrics: EpisodeMetrics) -> dict[str, Any] | None:
+    """The state of the running episodes.
+
+    Args:
+        rollout: of the environments.
+        metrics: has the numbers, returns and lengths of the episodes.
+
+    Returns:
+        A state for `set_running_state`; None if no episode runs, or one cannot be replayed.
+    """
+    environments = None if rollout.observations is None else rollout.envs.get_running_episodes()
+    if rollout.observations is None or environments is None:
+        return None
+    return {
+        **metrics.get_running_state(),
+        "observations": rollout.observations.copy(),
+        **({} if rollout.masks is None else {Columns.ACTION_MASK: rollout.masks.current.copy()}),
+        "policy": rollout.policy.get_state(),
+        **({} if rollout.rewards is None else {"rewards": rollout.rewards.get_state()}),
+        **({} if rollout.info_metrics is None else {"info_metrics": rollout.info_metrics.get_state()}),
+        "environments": environments,
+    }
+
+
+def matches(running: Mapping[str, Any], rollout: Rollout) -> bool:
+    """Whether `set_running_state` can take a state.
+
+    Args:
+        running: a state of `get_running_state`.
+        rollout: of the environments.
+
+    Returns:
+        True if the environments can replay, and number and observations are those of the state.
+    """
+    shape = (rollout.envs.num_envs, *row_shape(rollout.envs.row_space))
+    return rollout.envs.can_replay and running["observations"].shape == shape
+
+
+def set_running_state(running: Mapping[str, Any], rollout: Rollout, metrics: EpisodeMetrics) -> None:
+    """Continue running episodes: replay them, and begin new ones, with a warning, where they are not repeated.
+
+    Args:
+        running: a state of `get_running_state` that `matches`.
+        rollout: of the environments.
+        metrics: takes the numbers, returns and lengths of the episodes.
+    """
+    metrics.set_running_state(running)
+    rollout.policy.set_state(running.get("policy", {}))
+    if rollout.rewards is not None:
+        rollout.rewards.set_state(running.get("rewards", {}))
+    if rollout.info_metrics is not None:
+        rollout.info_metrics.set_state(running.get("info_metrics", {}))
+    observations = np.array(running["observations"])
+    episodes = list(rollout.envs.replay(running["environments"]))
+    for env, episode in enumerate(episodes):
+        if not _is_repeated(env, episode, rollout, running):
+            episodes[env], observations[env] = _restart(env, rollout, metrics)
+    rollout.masks = _masks_of_replayed(rollout, episodes)
+    rollout.observations = observations
+
+
+def _is_repeated(env: int, episode: RunningEpisode, rollout: Rollout, running: Mapping[str, Any]) -> bool:
+    """Whether a replayed environment shows what it showed when it was saved."""
+    if episode.observation is None:
+        return False
+    row = rollout.seen.rows(episode.observation[None])[0]
+    is_same = np.array_equal(row, running["observations"][env])
+    if Columns.ACTION_MASK not in running:
+        return is_same
+    mask = np.asarray(episode.info.get(Columns.ACTION_MASK))
+    return is_same and np.array_equal(mask, running[Columns.ACTION_MASK][env])
+
+
+def _restart(env: int, rollout: Rollout, metrics: EpisodeMetrics) -> tuple[RunningEpisode, Array]:
+    """Begin a new episode in one environment; its first observation, as the policy sees it."""
+    warnings.warn(
+        f"environment {env} did not repeat its running episode from the same seed and actions: "
+        "it begins a new one; this run may differ from one without interruption",
+        stacklevel=4,
+    )
+    episode = rollout.envs.restart(env)
+    raw = np.asarray(episode.observation)[None]
+    metrics.begin(env)
+    rollout.policy.reset_one(env)
+    if rollout.rewards is not None:
+        rollout.rewards.reset_one(env)
+    if rollout.info_metrics is not None:
+        rollout.info_metrics.reset_one(env)
+    rollout.seen.check_and_count(raw, np.array([env]))
+    return episode, rollout.seen.rows(raw)[0]
+
+
+def _masks_of_replayed(rollout: Rollout, episodes: Sequence[RunningEpisode]) -> ActionMasks | None:
+    infos = [episode.info for episode in episodes]
+    if not any(Columns.ACTION_MASK in info for info in infos):
+        return None
+    masks = rollout.make_masks()
+    masks.begin_replayed(infos, [episode.num_steps for episode in episodes])
+    return masks

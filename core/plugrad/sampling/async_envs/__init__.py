@@ -4,7 +4,5 @@ Each worker process steps a share of the environments, as `SyncEnvs` does, so th
 for bit. Numbers travel through shared memory, all else through a socket. Workers end when the socket closes, so they
 end with the process that started them, however that ends.
 
-- `envs` has `AsyncEnvs`, which an env runner steps; `infos` joins the infos of the workers.
-- `process` starts a worker, calls it and ends it; `worker` is what runs in it.
-- `shared_arrays` has the arrays that all of them see.
+`envs` has `AsyncEnvs`, which an env runner steps, and the worker processes; `worker` is what runs in one.
 """

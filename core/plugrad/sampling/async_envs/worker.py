@@ -1,10 +1,12 @@
 """What runs in a worker process: its share of the environments, and one answer to each call."""
 
 import faulthandler
+import mmap
 import os
 import pickle
 import select
 import signal
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +18,18 @@ import cloudpickle  # Gymnasium brings it: it pickles what a script or a noteboo
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.spaces import Space
 
-from plugrad.sampling.async_envs.process import SHUTDOWN_S
-from plugrad.sampling.async_envs.shared_arrays import IDLE, map_arrays
+from plugrad.action_rows import is_structured
+from plugrad.errors import ConfigError
 from plugrad.sampling.named_envs import register_sent
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.sync_vector_env import READ_INFOS, LeanSyncVectorEnv
-from plugrad.sampling.vector_envs import RunningEpisode, SyncEnvs
+from plugrad.sampling.vector_envs import EnvSpaces, RunningEpisode, SyncEnvs
 from plugrad.types import Array
+
+SHUTDOWN_S = 3.0
+"""Seconds in which a worker may close its environments; then it is killed."""
 
 
 class Share(NamedTuple):
@@ -212,3 +218,102 @@ class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
         """Step the environment."""
         self._busy[0] = self._index
         return self.env.step(action)
+
+
+# --- the arrays that a driver and its workers share ---
+#
+# They lie in an unnamed file, which is removed when the last process closes it.
+
+
+LINE = 64
+"""Arrays begin at multiples of a cache line."""
+IDLE = -1
+
+
+class SharedArrays(NamedTuple):
+    """The last actions and answers of all environments.
+
+    Args:
+        observations: `[N, ...]`.
+        rewards: float64 `[N]`.
+        terminated: bool `[N]`.
+        truncated: bool `[N]`.
+        actions: `[N, ...]`; `[N, 0]` where an action has parts.
+        busy: int64 `[num_workers]`, the environment that each worker is in, or `IDLE`.
+    """
+
+    observations: Array
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    actions: Array
+    busy: Array
+
+
+def create_memory() -> int:
+    """Create a file without a name; returns its descriptor."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("plugrad-environments")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def reserve(descriptor: int, spaces: EnvSpaces, num_envs: int, num_workers: int) -> None:
+    """Make the file large enough for the arrays.
+
+    Args:
+        descriptor: of `create_memory`.
+        spaces: of one environment.
+        num_envs: `N`.
+        num_workers: how many processes write.
+
+    Raises:
+        ConfigError: there is not enough memory.
+    """
+    size = sum(_padded(dtype, shape) for dtype, shape in _layout(spaces, num_envs, num_workers))
+    try:
+        if hasattr(os, "posix_fallocate"):  # full memory is an error here, and a crash when it is written to
+            os.posix_fallocate(descriptor, 0, size)
+        else:
+            os.ftruncate(descriptor, size)
+    except OSError as error:
+        raise ConfigError(
+            f"no memory for the observations of {num_envs} environments, {size} bytes: {error.strerror}"
+        ) from error
+
+
+def map_arrays(descriptor: int, spaces: EnvSpaces, num_envs: int, num_workers: int) -> SharedArrays:
+    """Map the arrays of a file.
+
+    Args:
+        descriptor: of the file, after `reserve`.
+        spaces: as in `reserve`.
+        num_envs: as in `reserve`.
+        num_workers: as in `reserve`.
+
+    Returns:
+        The arrays, which all processes share.
+    """
+    memory, start, arrays = mmap.mmap(descriptor, 0), 0, []
+    for dtype, shape in _layout(spaces, num_envs, num_workers):
+        count = int(np.prod(shape))
+        arrays.append(np.frombuffer(memory, dtype, count, start).reshape(shape))
+        start += _padded(dtype, shape)
+    return SharedArrays(*arrays)
+
+
+def _layout(
+    spaces: EnvSpaces, num_envs: int, num_workers: int
+) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
+    numbers = [(np.dtype(each), (num_envs,)) for each in (np.float64, np.bool_, np.bool_)]
+    observations, actions = (_batch(space, num_envs) for space in (spaces.rows, spaces.actions))
+    return [observations, *numbers, actions, (np.dtype(np.int64), (num_workers,))]
+
+
+def _batch(space: Space[Any], num_envs: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    shape = (0,) if is_structured(space) else space.shape or ()
+    return np.dtype(space.dtype), (num_envs, *shape)
+
+
+def _padded(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    return LINE * -(-int(np.prod(shape)) * dtype.itemsize // LINE)

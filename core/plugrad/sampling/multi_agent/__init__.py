@@ -8,8 +8,8 @@
 - `agent_track` has the steps of one agent, `module_batches` those of all agents of one module as arrays, whose
   observations and masks `agent_observations` checks and encodes.
 - `acting_modules` has the modules that act, with the statistics of their observations.
-- `running_episode` steps one environment; `env_runner` steps all of them with the policies, or with `random_policies`.
-- `running_state` saves running episodes and continues them; `metrics` counts steps and returns.
+- `running_episode` steps one environment, and saves its running episode and continues it; `env_runner` steps all of
+  them with the policies, or with random ones. `metrics` counts steps and returns.
 - `copies` makes an environment of many agents from copies of one of a single agent.
-- `contract` checks what environments return, `settings` what their config asks for.
+- `env_checker` checks what environments return.
 """

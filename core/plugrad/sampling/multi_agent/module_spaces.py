@@ -74,7 +74,7 @@ def spaces_for_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config
     Raises:
         ConfigError: as `agent_spaces`.
     """
-    asked, own = _asked_spaces(config, module_id), agent_spaces(env, agent)
+    asked, own = spaces_of(config, module_id), agent_spaces(env, agent)
     return in_order_of(asked[0], own[0]), in_order_of(asked[1], own[1])
 
 
@@ -83,7 +83,7 @@ def action_spaces_of_agents(env: AgentEnv, config: Config) -> dict[AgentID, Spac
 
     Args:
         env: the environment.
-        config: may have spaces of the modules; only then `agent_to_module` is asked.
+        config: the settings.
 
     Returns:
         `{agent: action space}`.
@@ -93,8 +93,7 @@ def action_spaces_of_agents(env: AgentEnv, config: Config) -> dict[AgentID, Spac
         SpaceMismatchError: an agent does not fit its module, see `check_fits_module`.
     """
     spaces: dict[AgentID, Space[Any]] = {}
-    modules = _agents_of_modules(env, config) if _names_spaces(config) else {}
-    for module_id, agents in modules.items():
+    for module_id, agents in _agents_of_modules(env, config).items():
         check_fits_module(env, agents[0], module_id, config)
         ordered = {agent: spaces_for_module(env, agent, module_id, config)[1] for agent in agents}
         spaces = {**ordered, **spaces}
@@ -114,9 +113,7 @@ def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config
         SpaceMismatchError: names agent, module and the parts that differ.
     """
     normalized = config.normalize_observations
-    for name, asked, own in zip(
-        NAMES, _asked_spaces(config, module_id), agent_spaces(env, agent), strict=True
-    ):
+    for name, asked, own in zip(NAMES, spaces_of(config, module_id), agent_spaces(env, agent), strict=True):
         if asked is None:
             continue
         are_seen = name == "observation_space"
@@ -131,15 +128,6 @@ def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config
             whatever_bounds=config.allow_other_bounds,
             rows_of="asked",
         )
-
-
-def _asked_spaces(config: Config, module_id: ModuleID) -> tuple[Any, Any]:
-    return spaces_of(config, module_id) if _names_spaces(config) else (None, None)
-
-
-def _names_spaces(config: Config) -> bool:
-    """Whether a config may have spaces of modules: an own object with the settings of sampling need not."""
-    return hasattr(config, "rl_module_spec")
 
 
 class _Spaces:
