@@ -16,7 +16,7 @@ from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode, concat_chunks
 from plugrad.errors import BatchError, ConfigError, EnvContractError
 from plugrad.replay import NStepTransitions, transitions
-from plugrad.sampling.environments import get_spaces
+from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.training.off_policy import with_masks_of
 
 MASKS = (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK)
@@ -42,7 +42,7 @@ def test_each_convention_gives_masks_of_this_and_of_the_next_observation(source,
         f"environment {masked_env.__qualname__}: actions are masked by {masked.SOURCES[source]}"
     ]
     assert runner.observation_space == spaces.Box(0.0, 1.0, (5,), np.float32)
-    assert get_spaces(masked_env, {"source": source})[0] == runner.observation_space
+    assert get_env_spaces(runner.config).observations == runner.observation_space
     for episode in episodes:
         masks, later = (episode.extra_model_outputs[column] for column in MASKS)
         assert masks.dtype == later.dtype == bool

@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 from sampling import make_runner
 
 from plugrad.errors import ConfigError, EnvContractError
-from plugrad.sampling.environments import make_vector_env
+from plugrad.sampling.environments import make_native_vector_env
 from plugrad_ppo import PPOConfig
 
 
@@ -413,7 +413,7 @@ def test_a_vectorised_environment_is_looked_at_too(wrong, words, monkeypatch):
     env_id = "plugrad-tests/Vectorised-v0"
     if env_id not in gym.registry:
         gym.register(env_id, entry_point=Good, vector_entry_point=Vectorised)
-    envs = make_vector_env(env_id, {}, num_envs=2, vectorization_mode="vector_entry_point")
+    envs = make_native_vector_env(env_id, {}, 2)
     assert envs.reset()[0].shape == (2, 3)
     envs.step(np.zeros(2, np.int64))
     algorithm = algorithm_of(env_id, vectorization_mode="vector_entry_point")

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
+from sampling import Sampling, make_runner
 
 from plugrad.errors import ConfigError
 from plugrad.policy.actions import action_converter
 from plugrad.policy.observations import stored_space
-from plugrad.sampling.environments import get_spaces, make_env, make_vector_env
+from plugrad.sampling.environments import make_env
+from plugrad.sampling.vector_envs import SyncEnvs
+from plugrad.sampling.vectorization import get_env_spaces, make_vector_envs
 from plugrad_ppo import PPOConfig
 
 
@@ -164,14 +167,15 @@ def test_reading_the_spaces_leaves_no_environment_open():
         def close(self):
             closed.append(self)
 
-    get_spaces(Closing)
+    get_env_spaces(Sampling(env=Closing))
     assert len(closed) == 1
 
 
 def test_spaces_are_those_of_what_is_stored():
-    assert get_spaces(counting.CountingEnv) == (Box(0, np.inf, (3,), np.float32), Discrete(3))
-    normalized, _ = get_spaces(counting.CountingEnv, normalize_observations=True)
-    assert normalized == Box(-np.inf, np.inf, (3,), np.float32)
+    box, normalized = Box(0, np.inf, (3,), np.float32), Box(-np.inf, np.inf, (3,), np.float32)
+    assert get_env_spaces(Sampling(env=counting.CountingEnv)).actions == Discrete(3)
+    assert make_runner(env=counting.CountingEnv).observation_space == box
+    assert make_runner(env=counting.CountingEnv, normalize_observations=True).observation_space == normalized
 
 
 @pytest.mark.parametrize(
@@ -192,13 +196,10 @@ def test_actions_are_made_legal(space, actions, expected):
 
 @pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
 def test_vector_environments_step_together(mode):
-    envs = make_vector_env("CartPole-v1", {}, num_envs=3, vectorization_mode=mode)
-    observations, _ = envs.reset(seed=0)
+    envs = make_vector_envs(Sampling(env="CartPole-v1", vectorization_mode=mode))
+    observations, _ = envs.reset((0,))
     assert observations.shape == (3, 4)
-    assert isinstance(envs, SyncVectorEnv) == (mode == "sync")
-    assert envs.metadata["autoreset_mode"] == (
-        AutoresetMode.SAME_STEP if mode == "sync" else AutoresetMode.NEXT_STEP
-    )
+    assert isinstance(envs, SyncEnvs) == envs.resets_in_same_step == (mode == "sync")
     envs.close()
 
 
@@ -210,23 +211,23 @@ class Disabled(counting.CountingVectorEnv):
     ("env", "mode", "words"),
     [
         ("Pendulum-v1", "vector_entry_point", "doesn't have a vector entry point"),
-        (CartPoleEnv, "vector_entry_point", "needs a Gymnasium id, not CartPoleEnv"),
+        (CartPoleEnv, "vector_entry_point", "CartPoleEnv' is a single environment"),
         ("gymnasium.envs.classic_control:CartPoleEnv", "vector_entry_point", "is a single environment"),
         ("plugrad-tests/Disabled-v0", "vector_entry_point", 'take vectorization_mode="sync"'),
-        ("CartPole-v1", "async", r"'async' makes no Gymnasium vector environment: use an env runner"),
-        ("CartPole-v1", "synk", r"vectorization_mode='synk'; there is 'sync', .*Did you mean 'sync'\?"),
+        (lambda: CartPoleEnv(), "vector_entry_point", "needs a Gymnasium id, not .*<lambda>"),
+        ("CartPole-v1", "synk", r"vectorization_mode must be one of 'sync', .*Did you mean 'sync'\?"),
     ],
 )
 def test_what_cannot_be_vectorised_is_an_error(env, mode, words):
     if "plugrad-tests/Disabled-v0" not in gym.registry:
         gym.register("plugrad-tests/Disabled-v0", vector_entry_point=Disabled)
     with pytest.raises(ConfigError, match=words):
-        make_vector_env(env, {}, num_envs=2, vectorization_mode=mode)
+        make_vector_envs(Sampling(env=env, vectorization_mode=mode))
 
 
 def test_there_is_at_least_one_environment():
-    with pytest.raises(ConfigError, match="num_envs_per_env_runner=0"):
-        make_vector_env("CartPole-v1", num_envs=0)
+    with pytest.raises(ConfigError, match="num_envs_per_env_runner must be a whole number >= 1"):
+        make_runner(num_envs_per_env_runner=0)
 
 
 @pytest.mark.parametrize(

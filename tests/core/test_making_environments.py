@@ -11,7 +11,7 @@ from sampling import make_runner
 from test_array_programs import NextStep
 
 from plugrad.errors import ConfigError
-from plugrad.sampling.environments import make_env, make_vector_env
+from plugrad.sampling.environments import make_env, make_native_vector_env
 
 
 class SimulatorError(RuntimeError):
@@ -146,9 +146,9 @@ def test_the_reset_rule_of_gymnasiums_functional_environments_is_known(is_functi
     try:
         if not is_functional:
             with pytest.raises(ConfigError, match="resets by autoreset_mode=None"):
-                make_vector_env(env_id, num_envs=2, vectorization_mode="vector_entry_point")
+                make_native_vector_env(env_id, {}, 2)
             return
-        envs = make_vector_env(env_id, num_envs=2, vectorization_mode="vector_entry_point")
+        envs = make_native_vector_env(env_id, {}, 2)
         assert envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
         assert "autoreset_mode" not in own.metadata
     finally:

@@ -39,5 +39,5 @@ def test_names_in_docstrings_exist(path):
 
 
 def test_a_name_that_does_not_exist_is_noticed():
-    assert exists("plugrad.sampling.environments.make_vector_env")
-    assert not exists("plugrad.environments.make_vector_env")
+    assert exists("plugrad.sampling.environments.make_env")
+    assert not exists("plugrad.environments.make_env")

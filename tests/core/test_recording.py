@@ -13,7 +13,7 @@ from plugrad.checkpoint import list_saves, load_checkpoint
 from plugrad.cli import main
 from plugrad.errors import ConfigError
 from plugrad.offline import EpisodeRecorder, load_episodes, save_episodes
-from plugrad.sampling.environments import get_spaces
+from plugrad.sampling.vectorization import get_env_spaces
 from plugrad_ppo import PPOConfig
 
 
@@ -63,7 +63,9 @@ def test_every_episode_that_ends_is_written_whole_and_once(tmp_path):
     assert len(data.episodes) == ended > 5
     assert [len(each) for each in data.episodes] == lengths
     assert all(each.is_done and not each.extra_model_outputs for each in data.episodes)
-    assert (data.observation_space, data.action_space) == tuple(get_spaces("CartPole-v1"))
+    assert (data.observation_space, data.action_space) == get_env_spaces(
+        PPOConfig().environment("CartPole-v1")
+    )[1:]
     parts = [load_checkpoint(each).metadata["num_steps"] for each in list_saves(tmp_path / "data")]
     assert len(parts) > 2
     assert all(steps < 50 + 3 * 500 for steps in parts)
@@ -159,7 +161,7 @@ def test_episodes_that_are_in_the_directory_stay(tmp_path):
 
 
 def test_an_episode_that_is_cut_off_is_not_written(tmp_path):
-    observation_space, action_space = get_spaces("CartPole-v1")
+    _, observation_space, action_space = get_env_spaces(PPOConfig().environment("CartPole-v1"))
     recorder = EpisodeRecorder(tmp_path, observation_space=observation_space, action_space=action_space)
 
     def chunk(id_, *, terminated=False):
@@ -179,7 +181,7 @@ def test_an_episode_that_is_cut_off_is_not_written(tmp_path):
 
 
 def test_an_episode_of_which_a_sample_was_lost_is_not_written(tmp_path):
-    observation_space, action_space = get_spaces("CartPole-v1")
+    _, observation_space, action_space = get_env_spaces(PPOConfig().environment("CartPole-v1"))
     recorder = EpisodeRecorder(tmp_path, observation_space=observation_space, action_space=action_space)
 
     def chunk(id_, t_started, *, terminated=False):

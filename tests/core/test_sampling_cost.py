@@ -18,8 +18,9 @@ from sampling import balance, make_runner
 from plugrad.episodes import SingleAgentEpisode, concat_chunks
 from plugrad.networks.actor_critic import ActorCritic
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.environments import make_vector_env
+from plugrad.sampling.environments import env_makers
 from plugrad.sampling.rollout_fragment import RolloutFragment
+from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
 from plugrad_ppo import PPOConfig
 
 SAME_STEP = AutoresetMode.SAME_STEP
@@ -103,7 +104,7 @@ def test_fragments_of_any_lengths_have_the_same_episodes(ends, mode):
 
 @pytest.mark.parametrize("env", [counting.ID, "CartPole-v1", "Pendulum-v1"])
 def test_environments_in_turn_answer_as_gymnasiums(env):
-    ours = make_vector_env(env, {}, num_envs=3)
+    ours = LeanSyncVectorEnv(env_makers(env, num_envs=3))
     theirs = SyncVectorEnv(ours.env_fns, autoreset_mode=SAME_STEP)
     ours.action_space.seed(0)
     np.testing.assert_array_equal(ours.reset(seed=5)[0], theirs.reset(seed=5)[0])
@@ -132,7 +133,7 @@ class Talks(gym.Wrapper):
 
 
 def test_of_infos_the_masks_are_kept():
-    envs = make_vector_env(lambda: Talks(gym.make("CartPole-v1")), {}, num_envs=2)
+    envs = LeanSyncVectorEnv(env_makers(lambda: Talks(gym.make("CartPole-v1")), num_envs=2))
     kept = {"action_mask", "_action_mask"}
     assert set(envs.reset(seed=0)[1]) == kept
     ended = False

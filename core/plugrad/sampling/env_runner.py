@@ -52,7 +52,7 @@ class EnvRunner:
         module_id: the module that acts; the episodes carry it.
 
     Raises:
-        ConfigError: the environment cannot be made (`plugrad.sampling.environments.make_vector_env`).
+        ConfigError: the environment cannot be made (`plugrad.sampling.vectorization.make_vector_envs`).
         SpaceMismatchError: the settings have spaces, and the environment's do not fit them.
         EnvContractError: by `sample()`, if an environment breaks Gymnasium's contract
             (`plugrad.sampling.env_checker`), or gives a NaN or infinite observation or reward.

@@ -1,6 +1,6 @@
 """Gymnasium environments by the names of a config, with observations as plain arrays."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -12,24 +12,21 @@ from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from plugrad.config import Config
-from plugrad.errors import ConfigError, did_you_mean
-from plugrad.observations.layout import model_space, stored_space
+from plugrad.errors import ConfigError
+from plugrad.observations.layout import stored_space
 from plugrad.sampling.checked_vector_env import CheckedVectorEnv
 from plugrad.sampling.env_checker import check_spaces
-from plugrad.sampling.flat_observations import FlatObservations, env_observation_space
+from plugrad.sampling.flat_observations import FlatObservations
 from plugrad.sampling.mask_sources import with_mask_in_info
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, has_many_agents
 from plugrad.sampling.multi_agent.module_spaces import agents_of_modules, spaces_for_module, spaces_of_modules
 from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, make_named
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
 from plugrad.sampling.wrappers import EnvWrappers, stack_frames
 from plugrad.types import ModuleID
 
 UNWRAPPED = EnvWrappers()
-
-VECTORIZATION_MODES = ("sync", "async", "vector_entry_point", "envpool")
 
 
 def make_env(
@@ -81,53 +78,6 @@ def create_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = Non
     return created
 
 
-def make_vector_env(
-    env: EnvSource | None,
-    env_config: Mapping[str, Any] | None = None,
-    *,
-    num_envs: int,
-    vectorization_mode: str = "sync",
-    wrappers: EnvWrappers = UNWRAPPED,
-    info_metrics: Sequence[str] = (),
-) -> VectorEnv[Any, Any, Any]:
-    """Make `num_envs` copies of an environment that step together.
-
-    Args:
-        env: as in `make_env`.
-        env_config: keyword arguments of the environment.
-        num_envs: how many copies, >= 1.
-        vectorization_mode: `"sync"` steps single environments one after the other and resets each in the
-            step in which it ends; its arrays are overwritten by the next step. `"vector_entry_point"`
-            takes the environment's own vectorised version (Gymnasium ids only).
-        wrappers: what settings put around single environments.
-        info_metrics: names of numbers in `info` that "sync" gives as `INFO_METRICS`.
-
-    Returns:
-        A vector environment with Box observations.
-
-    Raises:
-        ConfigError: see `make_env`; or there is no vectorised version, it resets in a way that is not supported, or
-            it cannot be wrapped.
-    """
-    if num_envs < 1:
-        raise ConfigError(f"num_envs_per_env_runner={num_envs}: at least 1 environment is needed")
-    if vectorization_mode == "sync":
-        makers = env_makers(env, env_config, num_envs=num_envs, wrappers=wrappers)
-        return LeanSyncVectorEnv(makers, info_metrics)
-    if vectorization_mode == "vector_entry_point":
-        wrappers.refuse(vectorization_mode, instead="register a vectorised version that is wrapped already")
-        return _make_native_vector_env(env, dict(env_config or {}), num_envs)
-    if vectorization_mode in VECTORIZATION_MODES:
-        raise ConfigError(
-            f"vectorization_mode={vectorization_mode!r} makes no Gymnasium vector environment: use an env runner, "
-            "plugrad.sampling.make_env_runner"
-        )
-    raise ConfigError(
-        f"vectorization_mode={vectorization_mode!r}; there is {', '.join(map(repr, VECTORIZATION_MODES))}."
-        + did_you_mean(str(vectorization_mode), VECTORIZATION_MODES)
-    )
-
-
 def env_makers(
     env: EnvSource | None,
     env_config: Mapping[str, Any] | None = None,
@@ -154,34 +104,6 @@ def _make_copy(
 ) -> ReplayableEnv:
     single = make_env(env, env_config, wrappers=wrappers)
     return ReplayableEnv(single, name=env_name(env), index=index)
-
-
-def get_spaces(
-    env: EnvSource | None,
-    env_config: Mapping[str, Any] | None = None,
-    *,
-    normalize_observations: bool = False,
-    wrappers: EnvWrappers = UNWRAPPED,
-) -> tuple[Space[Any], Space[Any]]:
-    """The observation and action space that a module for this environment is built from.
-
-    Makes one environment and closes it.
-
-    Args:
-        env: as in `make_env`.
-        env_config: keyword arguments of the environment.
-        normalize_observations: whether observations are normalised.
-        wrappers: what settings put around it.
-
-    Returns:
-        `(observation_space, action_space)`; the first is that which a module reads, see `model_space`.
-
-    Raises:
-        ConfigError: see `make_env`.
-    """
-    with closing(make_env(env, env_config, wrappers=wrappers)) as single:
-        space = env_observation_space(single)
-        return model_space(space, normalized=normalize_observations), single.action_space
 
 
 def is_multi_agent(config: Config) -> bool:
@@ -324,9 +246,23 @@ def _name_known_autoreset(native: VectorEnv[Any, Any, Any]) -> None:
         native.metadata = {**native.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
 
 
-def _make_native_vector_env(
-    env: EnvSource | None, env_config: dict[str, Any], num_envs: int
+def make_native_vector_env(
+    env: EnvSource | None, env_config: Mapping[str, Any], num_envs: int
 ) -> VectorEnv[Any, Any, Any]:
+    """Make an environment's own vectorised version, with Box observations.
+
+    Args:
+        env: a Gymnasium id.
+        env_config: keyword arguments of the environment.
+        num_envs: how many step together.
+
+    Returns:
+        A vector environment whose answers are checked.
+
+    Raises:
+        ConfigError: there is no vectorised version, or it resets in a way that is not supported.
+    """
+
     def make(env_id: str, **kwargs: Any) -> Any:
         return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
 
@@ -334,7 +270,7 @@ def _make_native_vector_env(
         raise ConfigError(
             f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {env_name(env)}'
         )
-    native = make_named(env, env_config, make)
+    native = make_named(env, dict(env_config), make)
     if not isinstance(native, VectorEnv):
         raise ConfigError(
             f'{env!r} is a single environment; vectorization_mode="vector_entry_point" needs an id'

@@ -5,16 +5,16 @@ from contextlib import closing
 from typing import Any
 
 from gymnasium.spaces import Space
-from gymnasium.vector import SyncVectorEnv
 
 from plugrad.config import Config
 from plugrad.importing.names import in_main_by_value
 from plugrad.observations import model_space
 from plugrad.sampling.async_envs.envs import AsyncEnvs, num_usable_cores
-from plugrad.sampling.environments import env_makers, make_env, make_vector_env
+from plugrad.sampling.environments import env_makers, make_env, make_native_vector_env
 from plugrad.sampling.envpool_envs import EnvPoolEnvs, envpool_spaces
 from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.sampling.named_envs import env_name, spec_to_send
+from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
 from plugrad.sampling.vector_envs import EnvSpaces, NativeEnvs, SyncEnvs, VectorEnvs
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.spaces import NAMES, check_fit
@@ -34,25 +34,21 @@ def make_vector_envs(config: Config) -> VectorEnvs:
         `config.num_envs_per_env_runner` environments.
 
     Raises:
-        ConfigError: see `make_vector_env`.
+        ConfigError: see `make_env` and `make_native_vector_env`; or a setting cannot be in this mode.
         EnvWorkerError: a worker process died, or did not make its environments within `build_timeout_s`.
     """
     if config.vectorization_mode == "async":
         return _make_async(config)
     if config.vectorization_mode == "envpool":
         return _make_envpool(config)
-    envs = make_vector_env(
-        config.env,
-        config.env_config,
-        num_envs=config.num_envs_per_env_runner,
-        vectorization_mode=config.vectorization_mode,
-        wrappers=EnvWrappers.of(config),
-        info_metrics=tuple(config.info_metrics),
-    )
-    name = env_name(config.env)
-    if isinstance(envs, SyncVectorEnv):
-        return SyncEnvs(envs, name=name)
-    return NativeEnvs(envs, name=name, info_metrics=tuple(config.info_metrics))
+    wrappers, name = EnvWrappers.of(config), env_name(config.env)
+    num_envs, numbers = config.num_envs_per_env_runner, tuple(config.info_metrics)
+    if config.vectorization_mode == "vector_entry_point":
+        wrappers.refuse("vector_entry_point", instead="register a vectorised version that is wrapped already")
+        native = make_native_vector_env(config.env, config.env_config, num_envs)
+        return NativeEnvs(native, name=name, info_metrics=numbers)
+    makers = env_makers(config.env, config.env_config, num_envs=num_envs, wrappers=wrappers)
+    return SyncEnvs(LeanSyncVectorEnv(makers, numbers), name=name)
 
 
 def _make_async(config: Config) -> AsyncEnvs:

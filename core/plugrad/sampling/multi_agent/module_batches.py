@@ -127,11 +127,6 @@ class ModuleBatches:
 
     # --- actions ------------------------------------------------------------------------------------------------
 
-    @property
-    def num_acting(self) -> int:
-        """The number of agents that wait for an action."""
-        return len(self._acting)
-
     def act(self, policy: MultiAgentPolicyFunction) -> None:
         """Choose the actions of all agents that wait for one.
 
