@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
-from plugrad.config.fields import field
+from plugrad.config.fields import FieldInfo, field
 from plugrad.config.fluent import UNSET, given
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
 from plugrad.config.rules import (
     check_consistency,
-    check_listeners,
     check_overrides,
     standby_settings,
     use_standbys,
 )
 from plugrad.config.sampling_settings import EACH_IS_A_PROCESS, REQUESTED_FIRST, SamplingSettings
 from plugrad.deprecation import with_older_names
-from plugrad.importing.names import resolve_name
+from plugrad.errors import ConfigError
+from plugrad.importing.names import importable_name, resolve_name
 from plugrad.importing.trusted_names import LEARNER
 from plugrad.types import ModuleID
 
@@ -31,6 +31,16 @@ _ROWS: Final = {
     "reason": "the rows of a batch, and the order in which they are drawn, are in memory",
 }
 REPEATED: Final = "an update repeats so often before it returns"
+
+
+def _check_listeners(info: FieldInfo, value: Any) -> tuple[str | type, ...]:
+    """Names and classes; an importable class is replaced by its name."""
+    if not isinstance(value, list) or not all(isinstance(each, str | type) for each in value):
+        raise ConfigError(
+            f"{info.name} takes names and classes, got {value!r}; pass objects as Learner(plugins=[...])",
+            field=info.name,
+        )
+    return tuple((importable_name(each) or each) if isinstance(each, type) else each for each in value)
 
 
 @with_older_names
@@ -271,7 +281,7 @@ class Config(SamplingSettings):
         return self._change("debugging", settings)
 
     plugin_names: tuple[str | type, ...] = field(
-        (), section="plugins", check=check_listeners, help="listeners to load, by entry point name"
+        (), section="plugins", check=_check_listeners, help="listeners to load, by entry point name"
     )
 
     def plugins(self, *names: str | type) -> Self:

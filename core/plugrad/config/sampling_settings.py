@@ -3,17 +3,14 @@
 Its settings say where experience comes from, who acts, how it is sampled or read, and how policies are evaluated.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from plugrad.config.fields import field
+from plugrad.config.fields import FieldInfo, field
 from plugrad.config.fluent import UNSET, FluentConfig, given
-from plugrad.config.rules import (
-    check_agent_to_module,
-    check_env_wrappers,
-    check_info_metrics,
-    check_module_ids,
-)
+from plugrad.errors import ConfigError, did_you_mean
+from plugrad.importing.names import importable_name
 from plugrad.importing.trusted_names import ENVIRONMENT, WRAPPER
 
 # Why some numbers have an upper limit: a larger one cannot be meant, and would end in a raw error or in a loop that
@@ -29,6 +26,88 @@ def _whole_games(atari: bool | dict[str, Any]) -> bool | dict[str, Any]:
     if atari is False:
         return False
     return {**({} if atari is True else atari), "terminal_on_life_loss": False}
+
+
+# --- checks of single settings ---
+
+
+def _check_module_ids(info: FieldInfo, value: Any) -> list[str]:
+    """A list of module ids."""
+    if callable(value):
+        raise ConfigError(
+            f"{info.name} is a collection of module ids; "
+            "for a rule, override Learner.should_module_be_updated",
+            field=info.name,
+        )
+    if not isinstance(value, list) or not all(isinstance(module_id, str) for module_id in value):
+        raise ConfigError(
+            f"{info.name} must be a collection of module ids or None, got {value!r}", field=info.name
+        )
+    return value
+
+
+def _check_agent_to_module(info: FieldInfo, value: Any) -> Any:
+    """A dict, a function, or the function's name if it is importable."""
+    if isinstance(value, str):
+        return value
+    if callable(value):
+        return importable_name(value) or value
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
+        raise ConfigError(
+            f"{info.name} must be {{agent: module_id}}, a function (agent_id) or (agent_id, episode) that returns a "
+            f'module id, or its name "package.module:name"; got {value!r}',
+            field=info.name,
+        )
+    return dict(value)
+
+
+def _check_env_wrappers(info: FieldInfo, value: Any) -> list[Any]:
+    """Classes or names, alone or with keyword arguments; an importable class is replaced by its name."""
+    if not isinstance(value, list):
+        raise ConfigError(f"{info.name} must be a list, got {value!r}", field=info.name)
+    return [_env_wrapper(info, each) for each in value]
+
+
+def _env_wrapper(info: FieldInfo, value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], Mapping):
+        return [_env_wrapper(info, value[0]), dict(value[1])]
+    if callable(value):
+        return importable_name(value) or value
+    if not isinstance(value, str) or ":" not in value:
+        raise ConfigError(
+            f'{info.name}: expected a class, its name "package.module:Wrapper", or [name, {{keyword: value}}], '
+            f"got {value!r}",
+            field=info.name,
+        )
+    return value
+
+
+_REDUCTIONS: Final = ("mean", "last", "sum", "min", "max")
+"""How the numbers that the steps of an episode have in `info` become one."""
+
+
+def _check_info_metrics(info: FieldInfo, value: Any) -> dict[str, str]:
+    """`{name: reduction}`; a list of names has the means."""
+    found = dict.fromkeys(value, "mean") if isinstance(value, list) and _are_names(value) else value
+    if not isinstance(found, Mapping) or not _are_names(found):
+        raise ConfigError(
+            f'{info.name} must be names of numbers in info, such as ["success"], or {{name: how an episode\'s numbers '
+            f'become one}}, such as {{"success": "last"}}; got {value!r}',
+            field=info.name,
+        )
+    for name, reduction in found.items():
+        if reduction not in _REDUCTIONS:
+            raise ConfigError(
+                f"{info.name}: {name!r} must be one of {', '.join(map(repr, _REDUCTIONS))}, got {reduction!r}."
+                + did_you_mean(str(reduction), _REDUCTIONS),
+                field=info.name,
+                found=reduction,
+            )
+    return dict(found)
+
+
+def _are_names(values: Any) -> bool:
+    return all(isinstance(each, str) and each for each in values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +142,8 @@ class SamplingSettings(FluentConfig):
         return self._change("environment", given(settings, env=env))
 
     policies: Any = field(None, section="multi_agent")
-    agent_to_module: Any = field(None, section="multi_agent", importable=True, check=check_agent_to_module)
-    policies_to_train: list[str] | None = field(None, section="multi_agent", check=check_module_ids)
+    agent_to_module: Any = field(None, section="multi_agent", importable=True, check=_check_agent_to_module)
+    policies_to_train: list[str] | None = field(None, section="multi_agent", check=_check_module_ids)
 
     def multi_agent(self, **settings: Any) -> Self:
         """Set which agents use which modules, and which modules learn.
@@ -116,7 +195,7 @@ class SamplingSettings(FluentConfig):
     env_wrappers: list[Any] = field(
         [],
         section="env_runners",
-        check=check_env_wrappers,
+        check=_check_env_wrappers,
         code=WRAPPER,
         off=([],),
         with_many_agents=_WRAP,
@@ -161,7 +240,7 @@ class SamplingSettings(FluentConfig):
         with_many_agents=_WRAP,
         new_episodes=True,
     )
-    info_metrics: dict[str, str] = field({}, section="env_runners", check=check_info_metrics)
+    info_metrics: dict[str, str] = field({}, section="env_runners", check=_check_info_metrics)
 
     def env_runners(self, **settings: Any) -> Self:
         """Set how experience is sampled.
