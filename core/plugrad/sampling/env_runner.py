@@ -24,7 +24,7 @@ from plugrad.sampling.info_metrics import InfoMetrics, warn_of_missing
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import ActingPolicy, InitialState, PolicyFunction
 from plugrad.sampling.replayable_env import restart_entropy
-from plugrad.sampling.rollout import Rollout, SeenObservations, get_running_state, matches, set_running_state
+from plugrad.sampling.rollout import Rollout, SeenObservations
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
 from plugrad.sampling.vectorization import check_fits_settings, make_vector_envs, steps_per_env
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
@@ -272,7 +272,7 @@ class EnvRunner:
             **({"returns_by_name": self._named.get_state()} if self.config.info_metrics else {}),
             "normalizer": self.normalizer.get_state() if self.normalizer else None,
             "reward_normalizer": self.reward_normalizer.get_state() if self.reward_normalizer else None,
-            "running": get_running_state(self._rollout, self._metrics),
+            "running": self._rollout.get_running_state(self._metrics),
             **({"num_restarts": self._num_restarts} if self._num_restarts else {}),
         }
 
@@ -293,8 +293,7 @@ class EnvRunner:
         self._num_restarts = index(state.get("num_restarts", 0))
         self._restart_all()
         running = state["running"]
-        if running is not None and matches(running, self._rollout):
-            set_running_state(running, self._rollout, self._metrics)
+        if running is not None and self._rollout.set_running_state(running, self._metrics):
             self._first_steps = np.zeros(self.num_envs, np.int64)
 
     def truncate(self) -> None:
@@ -302,7 +301,7 @@ class EnvRunner:
 
         So a run that saves and goes on equals one that is resumed from the save.
         """
-        if self._rollout.observations is not None and get_running_state(self._rollout, self._metrics) is None:
+        if self._rollout.observations is not None and self._rollout.get_running_state(self._metrics) is None:
             self._restart_all()
 
     def close(self) -> None:
