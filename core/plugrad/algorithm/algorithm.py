@@ -129,7 +129,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         return learned
 
     def sample(self, num_steps_per_env: int | None = None, *, random_actions: bool = False) -> list[Any]:
-        """Sample episodes; see `EnvRunner.sample`.
+        """Sample episodes; see `BaseEnvRunner.sample`.
 
         Args:
             num_steps_per_env: steps of each environment, >= 1; None: as the config says.

@@ -164,8 +164,8 @@ class EnvRunnerActor:
         """Sample with the newest weights that have arrived, and statistics of the driver.
 
         Args:
-            num_steps_per_env: as in `EnvRunner.sample`.
-            random_actions: as in `EnvRunner.sample`.
+            num_steps_per_env: as in `BaseEnvRunner.sample`.
+            random_actions: as in `BaseEnvRunner.sample`.
             version: the oldest that may act; it is waited for.
             statistics: of all runners until now, by name as in `Answer`.
 

@@ -115,7 +115,7 @@ class RemoteEnvRunners:
 
     @property
     def total_steps(self) -> int:
-        """See `EnvRunner.total_steps`."""
+        """See `BaseEnvRunner.total_steps`."""
         return self._metrics.episodes.total_steps
 
     def sample(self, num_steps_per_env: int | None = None, *, random_actions: bool = False) -> list[Any]:
@@ -123,10 +123,10 @@ class RemoteEnvRunners:
 
         Args:
             num_steps_per_env: steps of each environment, >= 1; None: each runner's share of a batch.
-            random_actions: as in `EnvRunner.sample`.
+            random_actions: as in `BaseEnvRunner.sample`.
 
         Returns:
-            The episodes of all runners in the order of their ranks; see `EnvRunner.sample`.
+            The episodes of all runners in the order of their ranks; see `BaseEnvRunner.sample`.
 
         Raises:
             PlugradError: runners were lost, and more of them in an hour than `max_restarts`.
@@ -308,7 +308,7 @@ class RemoteEnvRunners:
             self._call_each(self._actors, "begin_anew", lambda rank: (self._seed_of(rank), self._series))
 
     def begin_new_episodes(self) -> None:
-        """See `EnvRunner.begin_new_episodes`. Actions are drawn from new streams too."""
+        """See `BaseEnvRunner.begin_new_episodes`. Actions are drawn from new streams too."""
         self._receive_all()
         self._series += 1
         self._call_each(

@@ -10,27 +10,27 @@ from gymnasium.spaces import Space
 
 from plugrad.config import Config
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.errors import RestoreMismatchError
 from plugrad.observations import model_space, stored_space
 from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.rng_streams import fresh_seed, stream
+from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_checker import raise_nonfinite
 from plugrad.sampling.episode_metrics import EpisodeMetrics, NamedMeans
 from plugrad.sampling.faults import with_faults_counted
 from plugrad.sampling.info_metrics import InfoMetrics, warn_of_missing
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import ActingPolicy, InitialState, PolicyFunction
-from plugrad.sampling.replayable_env import restart_entropy
 from plugrad.sampling.rollout import Rollout, SeenObservations
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
-from plugrad.sampling.vectorization import check_fits_settings, make_vector_envs, steps_per_env
+from plugrad.sampling.vectorization import check_fits_settings, make_vector_envs
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
-class EnvRunner:
+class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
     """Samples episodes from `config.num_envs_per_env_runner` environments that step together.
 
     Observations are stored as the policy saw them: float32 (images uint8), normalised if
@@ -92,8 +92,7 @@ class EnvRunner:
         self._named, self._info_metrics_of_ended = NamedMeans(), dict[str, dict[str, float]]()
         self._num_reset_steps = int(not envs.resets_in_same_step)
         self._module_id = module_id
-        self._metrics = EpisodeMetrics(envs.num_envs)
-        self._num_restarts = 0
+        self._counted = EpisodeMetrics(envs.num_envs)
         self.reset(seed)
 
     @property
@@ -149,79 +148,11 @@ class EnvRunner:
         return self._envs.num_envs
 
     @property
-    def total_steps(self) -> int:
-        """Environment steps sampled so far, including those before a restored state."""
-        return self._metrics.total_steps
-
-    @property
-    def num_episodes_begun(self) -> int:
-        """Episodes begun so far. The `id_` of an episode is its number, from 1, in the order of beginning."""
-        return self._metrics.num_episodes_begun
-
-    @property
-    def fragment_length(self) -> int:
-        """Steps per environment in one `sample()`: see `steps_per_env`."""
-        return steps_per_env(self.config)
-
-    @property
     def counts_by_name(self) -> tuple[dict[str, list[float]], dict[str, int]]:
         """`({name: numbers}, {})` of `config.info_metrics` of the episodes that finished in the last `sample()`."""
         return self._named.new, {}
 
-    @property
-    def finished_episodes(self) -> list[tuple[float, int]]:
-        """`(return, length)` of the last episodes that finished in the last `sample()`, oldest first, at most 20."""
-        return self._metrics.finished_in_last_sample
-
-    def reset(self, seed: int | None = None) -> None:
-        """Drop running episodes: the next `sample()` begins new ones in all environments.
-
-        Statistics of observations and counters stay.
-
-        Args:
-            seed: for the environments; None: from the system.
-        """
-        self._seed = seed
-        self._schedule_reset(() if seed is None else (seed,))
-
-    def begin_new_episodes(self) -> None:
-        """Drop running episodes: the next `sample()` begins others in all environments, with seeds not used before.
-
-        Statistics of observations and counters stay.
-        """
-        self._num_restarts += 1
-        self._restart_all()
-
-    def sample(
-        self, num_steps_per_env: int | None = None, *, random_actions: bool = False
-    ) -> list[SingleAgentEpisode]:
-        """Step every environment a number of times.
-
-        Args:
-            num_steps_per_env: steps of each environment, >= 1; None: `fragment_length`.
-            random_actions: draw actions from the action space, not from the policy. The episodes then have no other
-                columns of the policy than its recurrent states.
-
-        Returns:
-            Whole episodes and chunks: first those that ended, in the order of ending, then those that are still
-            running. Chunks of one episode share their `id_`. With `vectorization_mode="vector_entry_point"` a step
-            that only resets an environment is part of no episode, so that there are fewer steps.
-
-        Raises:
-            ConfigError: fewer than 1 step.
-            EnvContractError: see the class. The next `sample()` begins new episodes, with other seeds, as after any
-                other error.
-        """
-        num_steps = self.fragment_length if num_steps_per_env is None else num_steps_per_env
-        if num_steps < 1:
-            raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
-        try:
-            return self._make_episodes(self._rolled_out(num_steps, random_actions))
-        except BaseException:
-            self.begin_new_episodes()  # those that ran would lead to the same error
-            raise
-
-    def _rolled_out(self, num_steps: int, random_actions: bool) -> RolloutFragment:
+    def _sample(self, num_steps: int, random_actions: bool) -> list[SingleAgentEpisode]:
         rollout = self._rollout
         observations = self._reset_envs() if rollout.observations is None else rollout.observations
         fragment = RolloutFragment(observations, num_steps)
@@ -231,7 +162,7 @@ class EnvRunner:
         rollout.observations = observations
         if not is_finite(fragment.rewards):
             raise_nonfinite(self._envs.name, "rewards", fragment.rewards)
-        return fragment
+        return self._make_episodes(fragment)
 
     def get_metrics(self) -> dict[str, float]:
         """Counts of the last `sample()`, and means over the last 20 finished episodes.
@@ -241,7 +172,7 @@ class EnvRunner:
             `episode_return_min`, `episode_return_max` and `episode_len_mean` are of whole episodes, also of those that
             were handed out in chunks, and absent until an episode has finished.
         """
-        found = {**self._metrics.get_metrics(), **self._named.means()}
+        found = {**self._counted.get_metrics(), **self._named.means()}
         warn_of_missing(tuple(self.config.info_metrics), found)
         return found
 
@@ -256,7 +187,7 @@ class EnvRunner:
         """
         if id_ in self._info_metrics_of_ended or self._rollout.info_metrics is None:
             return self._info_metrics_of_ended.get(id_, {})
-        envs = [env for env in range(self.num_envs) if self._metrics.id_of(env) == id_]
+        envs = [env for env in range(self.num_envs) if self._counted.id_of(env) == id_]
         return self._rollout.info_metrics.of(envs[0]) if envs else {}
 
     def get_state(self) -> dict[str, Any]:
@@ -268,11 +199,11 @@ class EnvRunner:
             more than `replayable_env.MAX_ACTIONS` steps. Call `truncate()` after saving such a state.
         """
         return {
-            **self._metrics.get_state(),
+            **self._counted.get_state(),
             **({"returns_by_name": self._named.get_state()} if self.config.info_metrics else {}),
             "normalizer": self.normalizer.get_state() if self.normalizer else None,
             "reward_normalizer": self.reward_normalizer.get_state() if self.reward_normalizer else None,
-            "running": self._rollout.get_running_state(self._metrics),
+            "running": self._rollout.get_running_state(self._counted),
             **({"num_restarts": self._num_restarts} if self._num_restarts else {}),
         }
 
@@ -288,12 +219,12 @@ class EnvRunner:
                 them, or the other way round, or they have another shape. Nothing was changed.
         """
         self._set_statistics(state)
-        self._metrics.set_state(state)
+        self._counted.set_state(state)
         self._named.set_state(state.get("returns_by_name", {}))
         self._num_restarts = index(state.get("num_restarts", 0))
         self._restart_all()
         running = state["running"]
-        if running is not None and self._rollout.set_running_state(running, self._metrics):
+        if running is not None and self._rollout.set_running_state(running, self._counted):
             self._first_steps = np.zeros(self.num_envs, np.int64)
 
     def truncate(self) -> None:
@@ -301,7 +232,7 @@ class EnvRunner:
 
         So a run that saves and goes on equals one that is resumed from the save.
         """
-        if self._rollout.observations is not None and self._rollout.get_running_state(self._metrics) is None:
+        if self._rollout.observations is not None and self._rollout.get_running_state(self._counted) is None:
             self._restart_all()
 
     def close(self) -> None:
@@ -313,14 +244,11 @@ class EnvRunner:
         self._entropy = entropy
         self._rollout.observations = None
 
-    def _restart_all(self) -> None:
-        self._schedule_reset(restart_entropy(self._seed, self.total_steps, self._num_restarts))
-
     def _reset_envs(self) -> Array:
         observations = self._rollout.reset(self._entropy)
         self._first_steps = np.zeros(self.num_envs, np.int64)
         for env in range(self.num_envs):
-            self._metrics.begin(env)
+            self._counted.begin(env)
         return observations
 
     def _random_policy(self) -> PolicyFunction:
@@ -334,17 +262,17 @@ class EnvRunner:
         done = fragment.done
         chunks = list(split_at_episode_ends(done, self._first_steps, num_reset_steps=self._num_reset_steps))
         episodes = []
-        self._metrics.begin_sample()
+        self._counted.begin_sample()
         self._named.new, self._info_metrics_of_ended = {}, {}
         for chunk, own_return in zip(chunks, fragment.own_returns(chunks), strict=True):
             env, start, stop, _ = chunk
-            id_, t_started = self._metrics.id_of(env), self._metrics.length_of(env)
+            id_, t_started = self._counted.id_of(env), self._counted.length_of(env)
             episodes.append(fragment.episode(chunk, id_, self._module_id, t_started))
             if (env, stop - 1) in fragment.info_metrics:
                 self._info_metrics_of_ended[id_] = found = fragment.info_metrics[env, stop - 1]
                 for name, value in found.items():
                     self._named.add(name, value)
-            self._metrics.add(env, stop - start, own_return, is_done=fragment.ends_own_episode(chunk))
+            self._counted.add(env, stop - start, own_return, is_done=fragment.ends_own_episode(chunk))
         self._first_steps = self._num_reset_steps * done[:, -1].astype(np.int64)
         return episodes
 

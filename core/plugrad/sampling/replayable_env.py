@@ -23,22 +23,6 @@ MAX_ACTIONS = 10_000
 """Longer episodes are not recorded: replaying takes long, and one without end would fill the memory."""
 
 
-def restart_entropy(seed: int | None, total_steps: int, num_restarts: int) -> tuple[int, ...]:
-    """What seeds the episodes that begin in all environments after the first ones.
-
-    Args:
-        seed: of the env runner; None: the system seeds them.
-        total_steps: steps sampled so far.
-        num_restarts: how often running episodes were dropped, after an error or on request: each time others begin.
-
-    Returns:
-        Whole numbers; none without a seed.
-    """
-    if seed is None:
-        return ()
-    return (seed, total_steps, num_restarts) if num_restarts else (seed, total_steps)
-
-
 class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
     """An environment that seeds every episode by itself and records the actions of the running one.
 

@@ -12,6 +12,7 @@ from plugrad.errors import ConfigError
 from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.rng_streams import fresh_seed, stream
+from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.environments import make_multi_agent_env
 from plugrad.sampling.info_metrics import warn_of_missing
 from plugrad.sampling.multi_agent.acting_modules import ActingModules, InitialState
@@ -26,8 +27,6 @@ from plugrad.sampling.multi_agent.running_episode import (
     set_running_state,
 )
 from plugrad.sampling.named_envs import env_name
-from plugrad.sampling.replayable_env import restart_entropy
-from plugrad.sampling.vectorization import steps_per_env
 from plugrad.types import Array, ModuleID
 
 
@@ -80,7 +79,7 @@ class RandomPolicies:
         return {Columns.ACTIONS: actions, Columns.STATE_OUT: after}
 
 
-class MultiAgentEnvRunner:
+class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
     """Samples episodes from `config.num_envs_per_env_runner` environments with many agents.
 
     In each step all observations that wait for an action of one module, over all environments and agents, are one
@@ -128,9 +127,9 @@ class MultiAgentEnvRunner:
         self._config = config
         self._modules = ActingModules(self._envs[0].agent_env, config, initial_state, normalizers)
         self._metrics = MultiAgentMetrics()
+        self._counted = self._metrics.episodes
         self._running: list[RunningMultiAgentEpisode] | None = None
         self._ended_in_last_sample: Sequence[RunningMultiAgentEpisode] = ()
-        self._num_restarts = 0
         self.reset(seed)
 
     @property
@@ -155,75 +154,16 @@ class MultiAgentEnvRunner:
         return len(self._envs)
 
     @property
-    def total_steps(self) -> int:
-        """Environment steps sampled so far, including those before a restored state."""
-        return self._metrics.episodes.total_steps
-
-    @property
-    def num_episodes_begun(self) -> int:
-        """Episodes begun so far. The `id_` of an episode is its number, from 1, in the order of beginning."""
-        return self._metrics.episodes.num_episodes_begun
-
-    @property
-    def fragment_length(self) -> int:
-        """Steps per environment in one `sample()`: see `steps_per_env`."""
-        return steps_per_env(self.config)
-
-    @property
-    def finished_episodes(self) -> list[tuple[float, int]]:
-        """See `EnvRunner.finished_episodes`."""
-        return self._metrics.episodes.finished_in_last_sample
-
-    @property
     def counts_by_name(self) -> tuple[dict[str, list[float]], dict[str, int]]:
         """`({name: returns}, {name: steps})` of the agents and modules in the last `sample()`."""
         return self._metrics.by_name_in_last_sample
 
-    def reset(self, seed: int | None = None) -> None:
-        """Drop running episodes: the next `sample()` begins new ones in all environments.
-
-        Args:
-            seed: for the environments; None: from the system.
-        """
-        self._seed = seed
-        self._schedule_reset(() if seed is None else (seed,))
-
-    def begin_new_episodes(self) -> None:
-        """See `EnvRunner.begin_new_episodes`."""
-        self._num_restarts += 1
-        self._restart_all()
-
-    def sample(
-        self, num_steps_per_env: int | None = None, *, random_actions: bool = False
-    ) -> list[MultiAgentEpisode]:
-        """Step every environment a number of times.
-
-        Args:
-            num_steps_per_env: steps of each environment, >= 1; None: `fragment_length`.
-            random_actions: draw actions from the action spaces, not from the policies. The episodes then have no other
-                columns of the policies than their recurrent states. A random action whose outcome comes in a later
-                sample of the policies is left out there if they give more columns.
-
-        Returns:
-            Whole episodes and chunks: first those that ended, in the order of ending, then those that are still
-            running. Chunks of one episode share their `id_`.
-
-        Raises:
-            ConfigError: fewer than 1 step.
-            EnvContractError: see the class. The next `sample()` begins new episodes.
-        """
-        num_steps = self.fragment_length if num_steps_per_env is None else num_steps_per_env
-        if num_steps < 1:
-            raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
-        try:
-            running = self._begin_everywhere() if self._running is None else self._running
-            policies = self._random_policies() if random_actions else self._act
-            ended = [each for _ in range(num_steps) for each in self._step(policies, running)]
-            self._running = running
-            return self._make_episodes(ended, running)
-        except BaseException:
-            self.begin_new_episodes()  # those that ran would lead to the same error
-            raise
+    def _sample(self, num_steps: int, random_actions: bool) -> list[MultiAgentEpisode]:
+        running = self._begin_everywhere() if self._running is None else self._running
+        policies = self._random_policies() if random_actions else self._act
+        ended = [each for _ in range(num_steps) for each in self._step(policies, running)]
+        self._running = running
+        return self._make_episodes(ended, running)
 
     def get_metrics(self) -> dict[str, float]:
         """Counts of the last `sample()`, and means over the last 20 finished episodes.
@@ -312,9 +252,6 @@ class MultiAgentEnvRunner:
         self._entropy = entropy
         self._running = None
 
-    def _restart_all(self) -> None:
-        self._schedule_reset(restart_entropy(self._seed, self.total_steps, self._num_restarts))
-
     def _begin_everywhere(self) -> list[RunningMultiAgentEpisode]:
         self._modules.clear()
         seeds: Sequence[int | None] = [None] * self.num_envs
@@ -327,7 +264,7 @@ class MultiAgentEnvRunner:
         return running
 
     def _begin(self, index: int) -> RunningMultiAgentEpisode:
-        self._metrics.episodes.num_episodes_begun += 1
+        self._counted.num_episodes_begun += 1
         episode = self._new_episode(index, str(self.num_episodes_begun))
         episode.begin()
         return episode

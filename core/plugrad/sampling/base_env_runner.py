@@ -1,0 +1,101 @@
+"""`BaseEnvRunner`: what env runners of environments with one agent and with many share."""
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from plugrad.config import Config
+from plugrad.episodes import Episode
+from plugrad.errors import ConfigError
+from plugrad.sampling.episode_metrics import EpisodeMetrics
+from plugrad.sampling.vectorization import steps_per_env
+
+EpisodeT = TypeVar("EpisodeT", bound=Episode)
+
+
+class BaseEnvRunner(ABC, Generic[EpisodeT]):
+    """Samples episodes; it counts them, and knows how others begin."""
+
+    config: Config
+    _counted: EpisodeMetrics
+    _num_restarts = 0
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps sampled so far, including those before a restored state."""
+        return self._counted.total_steps
+
+    @property
+    def num_episodes_begun(self) -> int:
+        """Episodes begun so far. The `id_` of an episode is its number, from 1, in the order of beginning."""
+        return self._counted.num_episodes_begun
+
+    @property
+    def fragment_length(self) -> int:
+        """Steps per environment in one `sample()`: see `steps_per_env`."""
+        return steps_per_env(self.config)
+
+    @property
+    def finished_episodes(self) -> list[tuple[float, int]]:
+        """`(return, length)` of the last episodes that finished in the last `sample()`, oldest first, at most 20."""
+        return self._counted.finished_in_last_sample
+
+    def reset(self, seed: int | None = None) -> None:
+        """Drop running episodes: the next `sample()` begins new ones in all environments.
+
+        Statistics of observations and counters stay.
+
+        Args:
+            seed: for the environments; None: from the system.
+        """
+        self._seed = seed
+        self._schedule_reset(() if seed is None else (seed,))
+
+    def begin_new_episodes(self) -> None:
+        """Drop running episodes: the next `sample()` begins others in all environments, with seeds not used before.
+
+        Statistics of observations and counters stay.
+        """
+        self._num_restarts += 1
+        self._restart_all()
+
+    def sample(self, num_steps_per_env: int | None = None, *, random_actions: bool = False) -> list[EpisodeT]:
+        """Step every environment a number of times.
+
+        Args:
+            num_steps_per_env: steps of each environment, >= 1; None: `fragment_length`.
+            random_actions: draw actions from the action spaces, not from the policies. The episodes then have no other
+                columns of the policies than their recurrent states. With many agents, a random action whose outcome
+                comes in a later sample of the policies is left out there if they give more columns.
+
+        Returns:
+            Whole episodes and chunks: first those that ended, in the order of ending, then those that are still
+            running. Chunks of one episode share their `id_`. With `vectorization_mode="vector_entry_point"` a step
+            that only resets an environment is part of no episode, so that there are fewer steps.
+
+        Raises:
+            ConfigError: fewer than 1 step.
+            EnvContractError: see the class. The next `sample()` begins new episodes, with other seeds, as after any
+                other error.
+        """
+        num_steps = self.fragment_length if num_steps_per_env is None else num_steps_per_env
+        if num_steps < 1:
+            raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
+        try:
+            return self._sample(num_steps, random_actions)
+        except BaseException:
+            self.begin_new_episodes()  # those that ran would lead to the same error
+            raise
+
+    @abstractmethod
+    def _sample(self, num_steps: int, random_actions: bool) -> list[EpisodeT]: ...
+
+    @abstractmethod
+    def _schedule_reset(self, entropy: tuple[int, ...]) -> None:
+        """Drop the running episodes; whole numbers that seed the next ones, none: from the system."""
+
+    def _restart_all(self) -> None:
+        """Begin others, seeded by the seed, the steps so far, and how often running episodes were dropped."""
+        entropy: tuple[int, ...] = ()
+        if self._seed is not None:
+            entropy = (self._seed, self.total_steps, *([self._num_restarts] if self._num_restarts else []))
+        self._schedule_reset(entropy)
