@@ -935,15 +935,21 @@ def plain(learner):
     )
 
 
+@pytest.fixture(scope="module")
+def refusing(backend):
+    """One learner for all misuses, since none changes it."""
+    return make(backend)
+
+
 @pytest.mark.parametrize(
     ("member", "misuse", "error", "says"), REFUSALS, ids=[f"{n}-{row[0]}" for n, row in enumerate(REFUSALS)]
 )
-def test_an_error_names_what_is_wrong_and_changes_nothing(learner, member, misuse, error, says):
-    before = digest(learner.get_state())
+def test_an_error_names_what_is_wrong_and_changes_nothing(refusing, member, misuse, error, says):
+    before = digest(refusing.get_state())
     with pytest.raises(error, match=says) as caught:
-        misuse(learner)
+        misuse(refusing)
     assert isinstance(caught.value, PlugradError)
-    assert digest(learner.get_state()) == before
+    assert digest(refusing.get_state()) == before
 
 
 def test_a_wrong_result_undoes_the_update(backend):
