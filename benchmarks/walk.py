@@ -65,6 +65,8 @@ def main() -> None:
         for name, each in found.items():
             print(f"\n{name}: the deepest stack\n")
             print("\n".join(f"{n + 1:3} {line}" for n, line in enumerate(each["stack"])))
+            print(f"\n{name}: files of an update\n")
+            print("\n".join(f"  {file}" for file in each["files"]))
             print(f"\n{name}: calls\n")
             print("\n".join(f"{number:4} {function}" for function, number in each["called"]))
     for name, functions in long.items():
@@ -192,6 +194,7 @@ def walks(folder: Path) -> dict[str, Any]:
         "hooks": hook_frames(folder, learner, batch),
         "errors": frames_above(folder, config, batch),
         "stack": update.stack,
+        "files": sorted(update.files),
         "called": [(update.name(code), number) for code, number in update.calls.most_common(60)],
     }
 
@@ -203,6 +206,11 @@ def hook_frames(folder: Path, learner: Any, batch: Any) -> dict[str, float]:
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         if code is not None:
             providers[code] = name
+    # A provider with the method's defaults or `**kwargs` is a function of its own with the same code.
+    for name, method in vars(learner).items():
+        code = getattr(getattr(method, "__func__", None), "__code__", None)
+        if code is not None and name.lstrip("_") in learner._hooks._providers and code.co_name != "call":
+            providers.setdefault(code, name.lstrip("_"))
     seen: dict[str, int] = {}
     methods = {name.lstrip("_"): name for name in dir(type(learner))}
 

@@ -3,9 +3,9 @@
 `backend` is what the entry point names; `JaxLearner` and `JaxRLModule` are for code written in JAX.
 
 Files that all backends have, of the same names: `ops` (`Ops` with the framework), `variables`, `module` (variables
-and flat vectors; RLModules), `differentiation`, `program` (gradients; an update as a program), `framework_optimizer`
-(users' own optimizers), `reduction` (sums of gradients over learners), `versions` (names of the framework that are
-not public), `learner`, `testing` (fixtures of `plugrad.testing.backend_suite`).
+and flat vectors; RLModules), `differentiation` (gradients, and their sums over learners), `program` (an update as a
+program), `optimizers` (users' own), `versions` (names of the framework that are not public), `learner`, `testing`
+(fixtures of `plugrad.testing.backend_suite`).
 
 JAX's own: `conversion` (batches as tensors); `layers` (layers of `flax.nnx` in a module); `devices`;
 `compilation_cache` (programs on disk); `batched_program` (many learners as one).

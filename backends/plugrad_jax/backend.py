@@ -26,16 +26,15 @@ from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_jax import compilation_cache, conversion, devices
 from plugrad_jax.batched_program import batch_program
-from plugrad_jax.differentiation import compute_gradients, differentiate
-from plugrad_jax.framework_optimizer import (
+from plugrad_jax.differentiation import compute_gradients, differentiate, reduce_gradients
+from plugrad_jax.module import JaxModel, JaxNetwork, JaxRLModule
+from plugrad_jax.optimizers import (
     check_registered_optimizer,
     get_optimizer_lr,
     set_optimizer_lr,
     wrap_optimizer,
 )
-from plugrad_jax.module import JaxModel, JaxNetwork, JaxRLModule
 from plugrad_jax.program import compile_update
-from plugrad_jax.reduction import reduce_gradients
 from plugrad_jax.variables import FlatParameters, TensorVariable, Weight
 
 __all__ = [

@@ -1,19 +1,24 @@
-"""Gradients by `jax.vjp` with respect to flat vectors; modules compute with slices of them."""
+"""Gradients by `jax.vjp` with respect to flat vectors; modules compute with slices of them.
+
+Those of all learners of a group are summed on the host, in a Python function that the program calls.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import io_callback
 
 from plugrad import LearnerProtocol
-from plugrad.errors import LossError
-from plugrad.gradients import FlatGradients, Gradients
+from plugrad.errors import LossError, PlugradError
+from plugrad.gradients import FlatGradients, Gradients, exchanged
 from plugrad.hooks.backend_helpers import no_gradient_error
 from plugrad.hooks.markers import hookimpl
 from plugrad.types import ModuleID
 from plugrad_jax import ops
-from plugrad_jax.devices import computing_on
+from plugrad_jax.devices import computing_on, put
 from plugrad_jax.variables import FlatParameters
 
 Losses = dict[ModuleID, Any]
@@ -83,3 +88,22 @@ def compute_gradients(loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradie
     ]
     (slopes,) = kwargs["pullback"](ones)
     return FlatGradients(ops, list(zip(kwargs["layouts"], slopes, strict=True)))
+
+
+@hookimpl
+def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
+    """See `GradientSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
+    if learner.collective is None:
+        return gradients
+
+    def exchange(flat: Any) -> Any:
+        return put(io_callback(all_reduce, flat, flat, ordered=True), learner.device)
+
+    def all_reduce(flat: Any) -> Any:
+        collective: Any = learner.collective  # the present one: a fault makes a new one
+        try:
+            return collective.all_reduce(np.asarray(flat))
+        except PlugradError:  # JAX would log it; the collective raises it again after the program
+            return np.asarray(flat)
+
+    return exchanged(ops, gradients, exchange)

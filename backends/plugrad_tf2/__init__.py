@@ -3,9 +3,9 @@
 `backend` is what the entry point names; `Tf2Learner` and `Tf2RLModule` are for code written in TensorFlow.
 
 Files that all backends have, of the same names: `ops` (`Ops` with the framework), `variables`, `module` (variables
-and flat vectors; RLModules), `differentiation`, `program` (gradients; an update as a program), `framework_optimizer`
-(users' own optimizers), `reduction` (sums of gradients over learners), `versions` (names of the framework that are
-not public), `learner`, `testing` (fixtures of `plugrad.testing.backend_suite`).
+and flat vectors; RLModules), `differentiation` (gradients, and their sums over learners), `program` (an update as a
+program), `optimizers` (users' own), `versions` (names of the framework that are not public), `learner`, `testing`
+(fixtures of `plugrad.testing.backend_suite`).
 
 TensorFlow's own: `modes` (training and inference of Keras layers); `direct_call` (calls of traced functions without
 looking for the trace); `acting` (traced acting for networks that do not act in numpy); `scheduling` (XLA's order on

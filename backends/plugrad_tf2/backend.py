@@ -22,18 +22,17 @@ from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_tf2 import compilation_cache, versions
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.batched_program import batch_program
-from plugrad_tf2.differentiation import compute_gradients, differentiate
-from plugrad_tf2.framework_optimizer import (
+from plugrad_tf2.differentiation import compute_gradients, differentiate, reduce_gradients
+from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
+from plugrad_tf2.onnx_export import export_onnx
+from plugrad_tf2.op_recorder import watch_operations
+from plugrad_tf2.optimizers import (
     check_registered_optimizer,
     get_optimizer_lr,
     set_optimizer_lr,
     wrap_optimizer,
 )
-from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
-from plugrad_tf2.onnx_export import export_onnx
-from plugrad_tf2.op_recorder import watch_operations
 from plugrad_tf2.program import compile_update
-from plugrad_tf2.reduction import reduce_gradients
 from plugrad_tf2.variables import FlatParameters, TensorVariable, snapshots
 
 __all__ = [

@@ -1,4 +1,8 @@
-"""Gradients by TensorFlow's tape, with respect to the flat vector where modules can compute with its slices."""
+"""Gradients by TensorFlow's tape, with respect to the flat vector where modules can compute with its slices.
+
+Those of all learners of a group are summed on the host, in a Python function that the graph calls. XLA cannot call such
+a function, so programs of a group are graphs with XLA before and after it (`clusters`).
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -7,10 +11,11 @@ from typing import Any, cast
 import tensorflow as tf
 
 from plugrad import LearnerProtocol
-from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.collective import Collective
+from plugrad.gradients import FlatGradients, FlatVariable, Gradients, exchanged
 from plugrad.hooks.backend_helpers import no_gradient_error
 from plugrad.hooks.markers import hookimpl
-from plugrad.types import ModuleID
+from plugrad.types import Array, ModuleID
 from plugrad_tf2 import ops
 from plugrad_tf2.variables import FlatParameters
 
@@ -52,3 +57,21 @@ def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs:
     slopes = iter(found)
     buffers = [(flat.layout, flat.flat_gradient([next(slopes) for _ in each])) for flat, each in leaves]
     return FlatGradients(ops, buffers)
+
+
+@hookimpl
+def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
+    """See `GradientSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
+    if learner.collective is None:
+        return gradients
+
+    def on_the_host(flat: Array) -> Array:
+        total: Array = cast("Collective", learner.collective).all_reduce(flat)
+        return total
+
+    def exchange(flat: Any) -> Any:
+        total = tf.numpy_function(on_the_host, [flat], flat.dtype)
+        total.set_shape(flat.shape)
+        return total
+
+    return exchanged(ops, gradients, exchange)

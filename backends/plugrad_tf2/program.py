@@ -12,7 +12,7 @@ from plugrad import LearnerProtocol
 from plugrad.batch import minibatch
 from plugrad.errors import PlugradError
 from plugrad.hooks.backend_helpers import first_line, why_forwards_are_not_compiled
-from plugrad.hooks.backend_spec import Program, Step
+from plugrad.hooks.backend_spec import Program, Step, StepContext
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
@@ -69,8 +69,10 @@ class TracedStep:
                 return tf.gather(column, rows)
 
         xla = nullcontext() if self._in_xla else without_xla()
-        with xla, _note_tracing(self._learner), clusters(self._learner, self.clusters):
-            metrics = self._step(minibatch(columns, indices, take))
+        with xla, _note_tracing(self._learner):
+            rows = minibatch(columns, indices, take)
+            context = [clusters(self._learner, self.clusters)] if self.clusters else []
+            metrics = self._step(rows, *context)
         self.names = list(metrics)
         return tf.stack(list(metrics.values()))
 
@@ -142,7 +144,8 @@ class CompiledForward(PerMinibatch):
 
     def __init__(self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters]) -> None:
         self._called: set[ModuleID] = set()
-        super().__init__(learner, self._with_compiled_forwards(learner, step), flats, in_xla=True)
+        context = StepContext(forward_train=self._forward_train)
+        super().__init__(learner, lambda rows: step(rows, context), flats, in_xla=True)
         self.mode = "forward_train"
         self.reason = "one traced function per minibatch around a forward pass compiled by XLA"
 
@@ -155,39 +158,17 @@ class CompiledForward(PerMinibatch):
             self.fall_back("none", f"one traced function per minibatch, without XLA, because {why}")
         return means
 
-    def _with_compiled_forwards(self, learner: LearnerProtocol, step: Step) -> Step:
-        def traced(minibatch: ModuleBatches) -> dict[str, Any]:
-            modules: dict[ModuleID, Any] = {
-                each: learner.module[each] for each in minibatch if each in learner.module
-            }
-            for module_id, module in modules.items():
-                # Not the public method: it sets the mode, checks, and may be a user's.
-                module._forward_train = partial(
-                    _compiled_forward, partial(self._called.add, module_id), module._forward_train
-                )
-            try:
-                return step(minibatch)
-            finally:
-                for module in modules.values():
-                    del module._forward_train
-
-        return traced
-
-
-def _compiled_forward(
-    note: Callable[[], None],
-    forward_train: Callable[..., Any],
-    batch: Mapping[str, Any],
-    **kwargs: Any,
-) -> dict[str, Any]:
-    note()
-    for (
-        column
-    ) in batch:  # taken here: rows keep what they took, and what is taken in there does not exist outside
-        batch[column]
-    # Made anew for each trace: it captures the tensors that the module computes with in that trace.
-    outputs: dict[str, Any] = compiled(partial(forward_train, batch, **kwargs))()
-    return outputs
+    def _forward_train(
+        self, module_id: ModuleID, forward: Callable[..., Any], batch: Mapping[str, Any], **kwargs: Any
+    ) -> dict[str, Any]:
+        self._called.add(module_id)
+        for (
+            column
+        ) in batch:  # taken here: rows keep what they took, and what is taken in there does not exist outside
+            batch[column]
+        # Made anew for each trace: it captures the tensors that the module computes with in that trace.
+        outputs: dict[str, Any] = compiled(partial(forward, batch, **kwargs))()
+        return outputs
 
 
 class WholeUpdate(Program):

@@ -3,54 +3,47 @@
 Losses with their gradients are one part; clipping, the finite check and the optimizers are the other.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from functools import partial
+from operator import call
 from typing import Any
 
 from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, as_flat
+from plugrad.hooks.backend_spec import StepContext
 from plugrad_tf2 import compilation_cache, ops
 
-DIFFERENTIATE, FINISH = "_differentiate", "_finish_step"
+DIFFERENTIATE, FINISH = "differentiate", "finish"
 
 
-@contextmanager
-def clusters(learner: LearnerProtocol, parts: Collection[str]) -> Iterator[None]:
-    """While it lasts, XLA compiles these parts of a step as they are traced.
+def clusters(learner: LearnerProtocol, parts: Collection[str]) -> StepContext:
+    """A context in which XLA compiles these parts of a step as they are traced.
 
     Args:
-        learner: whose methods they are.
+        learner: whose step it is.
         parts: of `DIFFERENTIATE`, `FINISH`.
+
+    Returns:
+        The context for one trace.
     """
-    wrapped = {name: vars(learner)[name] for name in parts if name in vars(learner)}
-    compiled: dict[str, Callable[..., Any]] = {
-        DIFFERENTIATE: partial(_differentiate, learner),
-        FINISH: _finish_step,
-    }
-    for name in parts:
-        setattr(learner, name, partial(compiled[name], getattr(learner, name)))
-    try:
-        yield
-    finally:
-        for name in parts:
-            delattr(learner, name)
-        vars(learner).update(wrapped)
+    return StepContext(
+        differentiate=partial(_differentiate, learner) if DIFFERENTIATE in parts else call,
+        finish=_compiled if FINISH in parts else call,
+    )
 
 
 def _compiled(part: Callable[[], Any]) -> Any:
+    """What the part returns; what it assigns, it assigns inside."""
     # Made anew for each trace: it captures the tensors of that trace.
     return compilation_cache.compiled(part)()
 
 
-def _differentiate(
-    learner: LearnerProtocol, differentiate: Callable[..., Any], variables: Any, loss_fn: Any
-) -> Any:
+def _differentiate(learner: LearnerProtocol, run: Callable[[], Any]) -> Any:
     """Losses, outputs and gradients; metrics that a loss registers come out of the part with them."""
     layouts: list[Any] = []
 
     def part() -> Any:
-        losses, outputs, gradients = differentiate(variables, loss_fn)
+        losses, outputs, gradients = run()
         flats = as_flat(ops, gradients)
         layouts[:] = flats.layouts
         return losses, outputs, [flats.flat(each) for each in layouts], dict(metrics)
@@ -59,8 +52,3 @@ def _differentiate(
         losses, outputs, flats, registered = _compiled(part)
         metrics.update(registered)
     return losses, outputs, FlatGradients(ops, list(zip(layouts, flats, strict=True)))
-
-
-def _finish_step(run: Callable[[Callable[[], Any]], Any], finish: Callable[[], Any]) -> Any:
-    """The metrics of the step; what it assigns, it assigns inside."""
-    return _compiled(partial(run, finish))

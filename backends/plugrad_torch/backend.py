@@ -20,19 +20,18 @@ from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_torch.devices import ops_on
-from plugrad_torch.differentiation import compute_gradients, differentiate
-from plugrad_torch.framework_optimizer import (
+from plugrad_torch.differentiation import compute_gradients, differentiate, reduce_gradients
+from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
+from plugrad_torch.onnx_export import export_onnx
+from plugrad_torch.op_recorder import watch_operations
+from plugrad_torch.optimizers import (
+    apply_gradients,
     check_registered_optimizer,
     get_optimizer_lr,
     set_optimizer_lr,
     wrap_optimizer,
 )
-from plugrad_torch.fused_optimizer import apply_gradients
-from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
-from plugrad_torch.onnx_export import export_onnx
-from plugrad_torch.op_recorder import watch_operations
 from plugrad_torch.program import compile_update
-from plugrad_torch.reduction import reduce_gradients
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable, places_in
 
 __all__ = [
@@ -156,22 +155,31 @@ def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> di
     return {key: _tensors(value, learner.device) for key, value in batch.items()}
 
 
+_PORTABLE = frozenset(map(np.dtype, ("float32", "int32", "int64", "uint8", "bool")))
+"""What `portable` would return as it is."""
+
+
 def _tensors(value: Any, device: str) -> Any:
-    if isinstance(value, np.ndarray):
-        return _from_numpy(value, device)
     if isinstance(value, Mapping):
         return {key: _tensors(each, device) for key, each in value.items()}
-    if not isinstance(value, torch.Tensor):
-        return _from_numpy(value, device)
-    return value.to(device, torch.float32 if value.is_floating_point() else value.dtype)
-
-
-def _from_numpy(values: Any, device: str) -> torch.Tensor:
-    array = portable(values)
+    if isinstance(value, torch.Tensor):
+        return value.to(device, torch.float32 if value.is_floating_point() else value.dtype)
+    array = value if type(value) is np.ndarray and value.dtype in _PORTABLE else portable(value)
     # torch shares memory with numpy and warns about read-only arrays: such are copied.
     is_shared = array.flags.writeable and array.flags.c_contiguous
     tensor = torch.from_numpy(array if is_shared else array.copy())
     return tensor if device == "cpu" else tensor.to(device)
+
+
+@hookimpl
+def snapshot_variables(variables: Sequence[Variable]) -> list[Any]:
+    """Clones on the device."""
+    return [
+        each.value.detach().clone()
+        if type(each) is TensorVariable and each.tracer is None
+        else each.snapshot()
+        for each in variables
+    ]
 
 
 @hookimpl

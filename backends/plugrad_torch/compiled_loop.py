@@ -18,8 +18,9 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch import versions
 from plugrad_torch.graph_data import OpOverload, from_data, to_data, with_constants_as_arguments
 from plugrad_torch.inductor import NotCompiled, compile_graph
-from plugrad_torch.pure_step import on_host, put
+from plugrad_torch.pure_step import put
 from plugrad_torch.tracing import TracedStep
+from plugrad_torch.variables import on_host
 
 EXAMPLE_LENGTH = 1024
 """Length of columns and indices while tracing. The program takes any length; 0 and 1 would be traced as constants."""

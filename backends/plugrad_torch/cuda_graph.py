@@ -13,7 +13,8 @@ from torch import Tensor
 
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.types import ModuleBatches, ModuleID
-from plugrad_torch.pure_step import PureStep, on_host, put
+from plugrad_torch.pure_step import PureStep, put
+from plugrad_torch.variables import on_host
 
 log = logging.getLogger("plugrad")
 

@@ -13,7 +13,7 @@ from plugrad.batch import Rows
 from plugrad.errors import PlugradError
 from plugrad.every_nth import undelayed
 from plugrad.hooks.backend_helpers import MOST_WIDTHS, WIDTHS_CHANGE, why_forwards_are_not_compiled
-from plugrad.hooks.backend_spec import Program, Step
+from plugrad.hooks.backend_spec import Program, Step, StepContext
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
@@ -21,12 +21,12 @@ from plugrad_torch import versions
 from plugrad_torch.auto_update import AutoUpdate
 from plugrad_torch.compiled_loop import CompiledLoop, can_loop
 from plugrad_torch.compiled_step import CompiledStep
-from plugrad_torch.framework_optimizer import FrameworkOptimizer
 from plugrad_torch.inductor import NotCompiled, use_folder, why_not
 from plugrad_torch.minibatch_gather import minibatches
-from plugrad_torch.pure_step import on_host
+from plugrad_torch.optimizers import FrameworkOptimizer
 from plugrad_torch.threads import ThreadsForSteps
 from plugrad_torch.tracing import TracedStep, signature, why_untraceable
+from plugrad_torch.variables import on_host
 
 log = logging.getLogger("plugrad")
 
@@ -171,59 +171,46 @@ class CompiledForward(EagerUpdate):
     """The eager loop with each module's forward pass compiled by `torch.compile`; eager where that fails."""
 
     def __init__(self, learner: LearnerProtocol, step: Step) -> None:
-        super().__init__(learner, step)
+        context = StepContext(forward_train=self._forward_train)
+        super().__init__(learner, lambda rows: step(rows, context))
         use_folder()
         self.mode = "forward_train"
         self.reason = "eager steps around a compiled forward pass (torch.compile)"
         self.static_minibatches = True
-        self._modules: dict[ModuleID, Any] = {
-            each: learner.module[each] for each in learner.trainable_module_ids
-        }
-        self._forwards = {each: self._compiled_forward(each) for each in self._modules}
+        self._compiled: dict[ModuleID, tuple[ForwardPass, dict[frozenset[str], list[str]]]] = {}
         self._called: set[ModuleID] = set()
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Any]:
         """See `Program.run`."""
-        if self.mode == "none":
-            return super().run(columns, indices, num_steps)
-        for module_id, module in self._modules.items():
-            # Not the public method: it sets the mode, checks, and may be a user's.
-            module._forward_train = self._forwards[module_id]
-        try:
-            means = super().run(columns, indices, num_steps)
-        finally:
-            for module in self._modules.values():
-                del module._forward_train
-        if why := why_forwards_are_not_compiled([*columns], self._called):
+        means = super().run(columns, indices, num_steps)
+        if self.mode != "none" and (why := why_forwards_are_not_compiled([*columns], self._called)):
             self.fall_back("none", f"eager, because {why}")
         return means
 
-    def _compiled_forward(self, module_id: ModuleID) -> ForwardPass:
+    def _forward_train(
+        self, module_id: ModuleID, eager: ForwardPass, batch: Mapping[str, Tensor], **kwargs: Any
+    ) -> dict[str, Tensor]:
         """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from a first call."""
-        eager: ForwardPass = self._modules[module_id]._forward_train
-        compiled: ForwardPass = torch.compile(_with_code_of_its_own(eager))
-        read: dict[frozenset[str], list[str]] = {}
-
-        def forward_train(batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-            self._called.add(module_id)
-            if self.mode == "none" or _current_mode() is not None:
-                # Dynamo would never again compile what it met while operations are recorded.
-                return eager(batch, **kwargs)
-            columns = frozenset(batch)
-            if columns not in read:
-                seen = Rows("", {column: batch[column] for column in batch}, lambda column: column)
-                outputs = eager(seen, **kwargs)
-                read[columns] = list(seen.taken)
-                return outputs
-            try:
-                return compiled({column: batch[column] for column in read[columns]}, **kwargs)
-            except _compiler_failed() as error:
-                self.fall_back("none", f"eager, because {why_not(error)}")
-                return eager(batch, **kwargs)
-
-        return forward_train
+        self._called.add(module_id)
+        if self.mode == "none" or _current_mode() is not None:
+            # Dynamo would never again compile what it met while operations are recorded.
+            return eager(batch, **kwargs)
+        if module_id not in self._compiled:
+            self._compiled[module_id] = torch.compile(_with_code_of_its_own(eager)), {}
+        compiled, read = self._compiled[module_id]
+        columns = frozenset(batch)
+        if columns not in read:
+            seen = Rows("", {column: batch[column] for column in batch}, lambda column: column)
+            outputs = eager(seen, **kwargs)
+            read[columns] = list(seen.taken)
+            return outputs
+        try:
+            return compiled({column: batch[column] for column in read[columns]}, **kwargs)
+        except _compiler_failed() as error:
+            self.fall_back("none", f"eager, because {why_not(error)}")
+            return eager(batch, **kwargs)
 
 
 def _compiler_failed() -> type[Exception]:

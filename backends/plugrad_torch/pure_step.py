@@ -13,7 +13,7 @@ from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch import versions
 from plugrad_torch.minibatch_gather import minibatch_tuples
-from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable
+from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable, on_host
 
 _copy_all: Any = versions.FOREACH_COPY.find()
 Place = tuple[ModuleID, str]
@@ -148,8 +148,3 @@ def put(live: Sequence[Tensor], numbers: Sequence[int], new: Sequence[Tensor]) -
         return
     for place, value in zip(places, new, strict=True):
         place.copy_(value)
-
-
-def on_host(names: Sequence[str], vector: Tensor) -> dict[str, Any]:
-    """`{metric: number}` of a vector of metrics, copied to the host in one transfer."""
-    return dict(zip(names, vector.detach().cpu().numpy(), strict=True))

@@ -160,6 +160,11 @@ def to_numpy(tensor: Tensor) -> Array:
     return array
 
 
+def on_host(names: Sequence[str], vector: Tensor) -> dict[str, Any]:
+    """`{metric: number}` of a vector of metrics, copied to the host in one transfer."""
+    return dict(zip(names, vector.detach().cpu().numpy(), strict=True))
+
+
 class FlatParameters:
     """One flat vector whose slices are the storage of ordinary parameters, and of their gradients.
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from plugrad.batch.recurrent_state import flatten_states
+from plugrad.batch.forms import flatten_states
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID

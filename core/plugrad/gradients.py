@@ -157,7 +157,14 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
 
     def only(self, layouts: Sequence[Layout]) -> "FlatGradients":
         """The gradients of those of these optimizers that this mapping has."""
-        return joined(self._ops, [(self, each) for each in layouts if each in self._flats])
+        flats, sources = [], {}
+        for layout in layouts:
+            if layout in self._edited:
+                flats.append((layout, self.flat(layout)))
+            elif layout in self._flats:
+                flats.append((layout, self._flats[layout]))
+                sources[layout] = self._sources.get(layout)
+        return FlatGradients(self._ops, flats, sources)
 
     @cached_property
     def _owner(self) -> dict[ParamRef, Layout]:

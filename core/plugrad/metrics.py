@@ -4,13 +4,13 @@ Inside a step (eager or traced) a metric is a scalar tensor, and the result is i
 step it is a number or an array, and is reported unchanged.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from plugrad.errors import LossError
+from plugrad.errors import LossError, ResultError, did_you_mean
 from plugrad.ops import Ops
 from plugrad.types import ALL_MODULES, Array, ModuleID, Tensor
 
@@ -52,10 +52,10 @@ class Metrics:
             for results in [self.results] if self._is_updating else [self.results, self._ahead]:
                 results.setdefault(module_id, {})[key] = self._plain(value)
         else:
-            tensor = value if hasattr(value, "dtype") else self._ops.asarray(value)
-            tensor = self._ops.cast(self._ops.stop_gradient(tensor), "float32")
-            shape = tuple(self._ops.shape(tensor))
-            if shape != ():
+            ops = self._ops
+            tensor = value if hasattr(value, "dtype") else ops.asarray(value)
+            tensor = ops.cast(ops.stop_gradient(tensor), "float32")
+            if shape := tuple(tensor.shape):
                 raise LossError(
                     f"metric {key!r} of module {module_id!r} has shape {list(shape)}; inside an update a metric is a "
                     "scalar: take its mean",
@@ -172,3 +172,31 @@ class Metrics:
         for name, value in means.items():
             module_id, key = name.split(SEPARATOR)
             self.results.setdefault(module_id, {})[key] = float(value)
+
+
+def check_result(result: Any, modules: Collection[ModuleID]) -> None:
+    """Refuse what an update may not return.
+
+    Args:
+        result: what `compile_results` returned.
+        modules: ids of the learner's modules.
+
+    Raises:
+        ResultError: it is not a dict, lacks `ALL_MODULES`, or has a key that is not a module id.
+    """
+    if not isinstance(result, dict):
+        raise ResultError(
+            f"the result of an update is a dict of dicts by module id; found {type(result).__name__}",
+            found=type(result).__name__,
+        )
+    if ALL_MODULES not in result:
+        raise ResultError(
+            f"the result of an update has {ALL_MODULES!r}; found only {', '.join(map(repr, result)) or 'nothing'}"
+        )
+    for key in result:
+        if key != ALL_MODULES and key not in modules:
+            raise ResultError(
+                f"the result of an update has module ids and {ALL_MODULES!r} as keys; {key!r} is no module of "
+                f"{', '.join(modules)}.{did_you_mean(str(key), modules)}",
+                module_id=key,
+            )

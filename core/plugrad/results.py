@@ -1,10 +1,7 @@
-"""Results: the check of what `Learner.update` returns, and the flat dict of `Algorithm.train()`."""
+"""Results: the flat dict of `Algorithm.train()`."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from plugrad.errors import ResultError, did_you_mean
-from plugrad.types import ALL_MODULES, ModuleID
 
 
 class Results(dict[str, Any]):
@@ -51,31 +48,3 @@ def flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
         where = f"{path}/{name}" if path else name
         flat.update(flatten(value, where) if isinstance(value, Mapping) else {where: value})
     return flat
-
-
-def check_result(result: Any, modules: Collection[ModuleID]) -> None:
-    """Refuse what an update may not return.
-
-    Args:
-        result: what `compile_results` returned.
-        modules: ids of the learner's modules.
-
-    Raises:
-        ResultError: it is not a dict, lacks `ALL_MODULES`, or has a key that is not a module id.
-    """
-    if not isinstance(result, dict):
-        raise ResultError(
-            f"the result of an update is a dict of dicts by module id; found {type(result).__name__}",
-            found=type(result).__name__,
-        )
-    if ALL_MODULES not in result:
-        raise ResultError(
-            f"the result of an update has {ALL_MODULES!r}; found only {', '.join(map(repr, result)) or 'nothing'}"
-        )
-    for key in result:
-        if key != ALL_MODULES and key not in modules:
-            raise ResultError(
-                f"the result of an update has module ids and {ALL_MODULES!r} as keys; {key!r} is no module of "
-                f"{', '.join(modules)}.{did_you_mean(str(key), modules)}",
-                module_id=key,
-            )

@@ -1,11 +1,14 @@
-"""Random streams that depend only on a seed and names.
+"""Random streams that depend only on a seed and names; and whose a name is.
 
 They do not depend on the order in which they are made, the hash seed, the clock or the process.
 """
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
+
+from plugrad.types import ModuleID
 
 
 def fresh_seed() -> int:
@@ -26,3 +29,16 @@ def stream(seed: int, *names: str) -> np.random.Generator:
     digest = hashlib.sha256("\0".join(names).encode()).digest()
     words = np.frombuffer(digest, dtype="<u4").tolist()
     return np.random.default_rng([seed, *words])
+
+
+def owner_of(path: str, module_ids: Iterable[ModuleID]) -> ModuleID | None:
+    """The module of a path.
+
+    Args:
+        path: `<module id>/<name>`, such as the name of a random stream. Both may have slashes.
+        module_ids: the possible modules.
+
+    Returns:
+        The longest id that fits; None if none does.
+    """
+    return max((each for each in module_ids if path.startswith(f"{each}/")), key=len, default=None)

@@ -5,10 +5,10 @@ algorithms that build on PPO.
 """
 
 from plugrad_ppo import plugin
-from plugrad_ppo.coefficients import KL_KEY, adapt_kl_coefficients, report_entropy_coefficients
 from plugrad_ppo.config import PPOConfig
 from plugrad_ppo.connectors import GeneralAdvantageEstimation
 from plugrad_ppo.learner import PPOLearner
+from plugrad_ppo.loss import KL_KEY, adapt_kl_coefficients, report_entropy_coefficients
 
 __all__ = [
     "KL_KEY",

@@ -8,10 +8,9 @@ from plugrad.hooks.markers import hookimpl
 from plugrad.learner import PiecePerModule
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
-from plugrad_ppo.coefficients import adapt_kl_coefficients, report_entropy_coefficients
 from plugrad_ppo.config import PPOConfig
 from plugrad_ppo.connectors import GeneralAdvantageEstimation
-from plugrad_ppo.loss import ppo_loss
+from plugrad_ppo.loss import adapt_kl_coefficients, ppo_loss, report_entropy_coefficients
 
 
 @hookimpl

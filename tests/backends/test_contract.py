@@ -16,7 +16,7 @@ from learning import LOOKS, ppo_batch, ppo_config, value_config, weights
 
 from plugrad import CONTRACT_VERSION, DEFAULT_MODULE_ID, Columns, Learner, hookimpl
 from plugrad.errors import BackendNotFoundError, PluginConflictError, PluginError
-from plugrad.hooks.dispatch import hook_methods
+from plugrad.hooks.manager import hook_methods
 from plugrad.hooks.registry import load_backend
 from plugrad.testing.tiny_learners import digest
 

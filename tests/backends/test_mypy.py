@@ -17,7 +17,7 @@ MISSPELT = {
         "learner.registered_optimizers",
     ),
     "the implementation of a backend's hook": (
-        "backends/plugrad_torch/fused_optimizer.py",
+        "backends/plugrad_torch/optimizers.py",
         "learner.is_guarded",
     ),
     "a hook of an algorithm": ("plugins/plugrad_dqn/plugin.py", "learner.coefficients"),

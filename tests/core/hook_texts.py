@@ -17,10 +17,15 @@ from plugrad.contract import since_version
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.backend_spec import Capability
 from plugrad.hooks.build_spec import AlgorithmBuildSpec
-from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
-from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, has_one_answer, implementations, specifications
+from plugrad.hooks.manager import (
+    BACKEND_SPECIFICATIONS,
+    has_one_answer,
+    hook_methods,
+    implementations,
+    specifications,
+)
 from plugrad.learner.learner import CORE
 from plugrad.ops import Ops
 

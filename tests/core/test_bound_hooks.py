@@ -2,13 +2,14 @@
 
 import sys
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 import pytest
 
 from plugrad import hookimpl
-from plugrad.errors import PluginError
-from plugrad.hooks.manager import has_one_answer, specifications
+from plugrad.errors import PluginError, UnknownParameterError
+from plugrad.hooks.gradient_spec import GradientSpec
+from plugrad.hooks.manager import HookManager, Plugin, has_one_answer, specifications
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_batch, tiny_config, tiny_learner
 
 SIGNATURES = Path(__file__).with_name("hook_signatures.txt")
@@ -158,3 +159,83 @@ class Late:
     @hookimpl
     def update_ended(self, results):
         raise AssertionError("nobody calls it")
+
+
+def test_a_hook_with_defaults_is_one_call_of_the_provider_whichever_arguments_are_left_out():
+    learner = tiny_learner("numpy")
+    for call in (
+        lambda: learner.should_module_be_updated("default_policy"),
+        lambda: learner.should_module_be_updated("default_policy", None),
+        lambda: learner.should_module_be_updated(multi_agent_batch=None, module_id="default_policy"),
+    ):
+        assert frames_below(call, until="should_module_be_updated") == 1
+        assert call() is True
+    assert frames_below(lambda: learner.get_optimizer(), until="get_optimizer") == 1
+    assert learner.get_optimizer("default_policy") is learner.get_optimizer()
+
+
+def test_a_bound_hook_takes_named_arguments_only_where_its_method_does():
+    learner = tiny_learner("numpy")
+    with pytest.raises(TypeError, match="positional"):
+        learner.register_optimizer("default_policy", "mine", None, [])
+    with pytest.raises(TypeError, match="params"):
+        learner.register_optimizer(optimizer=learner.get_optimizer())
+
+
+class Gradients:
+    """A backend whose gradients are what it is called with."""
+
+    @hookimpl
+    def compute_gradients(self, learner, loss_per_module, kwargs):
+        return {"learner": learner, "losses": loss_per_module, **kwargs}
+
+
+@hookimpl
+def compute_gradients(learner, loss_per_module, kwargs):
+    """The same as a function."""
+    return {"learner": learner, "losses": loss_per_module, **kwargs}
+
+
+@pytest.mark.parametrize("is_method", [True, False])
+def test_a_provider_takes_further_named_arguments_as_its_last_one_without_a_call_in_between(is_method):
+    implementation = Gradients() if is_method else SimpleNamespace(compute_gradients=compute_gradients)
+    hooks = HookManager([Plugin("backend", "mine", implementation)], {})
+    bound = hooks.bound_provider("compute_gradients", "a learner", GradientSpec.compute_gradients)
+    assert bound({"p0": 1.0}, tape=3) == {"learner": "a learner", "losses": {"p0": 1.0}, "tape": 3}
+    assert bound(loss_per_module={}) == {"learner": "a learner", "losses": {}}
+    assert frames_below(lambda: bound({}, a=1), until="compute_gradients") == 1
+
+
+def test_a_wrapper_of_a_hook_with_defaults_gets_the_arguments_that_were_left_out():
+    seen = []
+
+    class Sees:
+        @hookimpl(wrapper=True)
+        def should_module_be_updated(self, learner, module_id, multi_agent_batch):
+            seen.append((module_id, multi_agent_batch))
+            return (yield)
+
+    learner = tiny_learner("numpy", plugins=[Sees()])
+    assert learner.should_module_be_updated("default_policy") is True
+    assert seen == [("default_policy", None)]
+
+
+def test_applying_gradients_is_the_learners_check_and_the_provider():
+    learner = tiny_learner("numpy")
+    version = learner.weights_version
+    found = []
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_name == "apply_gradients":
+            found.append(Path(frame.f_code.co_filename).name)
+
+    sys.setprofile(look)
+    try:
+        learner.apply_gradients({})
+    finally:
+        sys.setprofile(None)
+    assert len(found) == 2
+    assert found[0] == "learner.py"
+    assert learner.weights_version == version + 1
+    with pytest.raises(UnknownParameterError):
+        learner.apply_gradients({"default_policy/nothing": 0.0})

@@ -13,8 +13,7 @@ import pytest
 from plugrad import Learner
 from plugrad.checkpoint import Block, save_checkpoint
 from plugrad.contract import since_version
-from plugrad.hooks.dispatch import hook_methods
-from plugrad.hooks.manager import implementations, specifications
+from plugrad.hooks.manager import hook_methods, implementations, specifications
 from plugrad.learner.learner import CORE
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,7 @@ import pytest
 
 from plugrad import CONTRACT_VERSION, Learner
 from plugrad.contract import since, since_version
-from plugrad.hooks.dispatch import hook_methods
-from plugrad.hooks.manager import specifications
+from plugrad.hooks.manager import hook_methods, specifications
 from plugrad.hooks.markers import hookspec, learner_method
 
 METHODS = hook_methods(Learner)

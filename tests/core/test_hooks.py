@@ -12,8 +12,7 @@ import plugrad
 from plugrad import Learner, hookimpl
 from plugrad.errors import PluginConflictError, PluginError
 from plugrad.hooks import algorithm_spec, backend_spec, learner_spec, listener_spec
-from plugrad.hooks.dispatch import hook_methods
-from plugrad.hooks.manager import HookManager, Plugin, implementations, specifications
+from plugrad.hooks.manager import HookManager, Plugin, hook_methods, implementations, specifications
 
 SPECS = specifications()
 WRAPPABLE = set(hook_methods(Learner).values())

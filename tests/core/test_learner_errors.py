@@ -13,7 +13,7 @@ from plugrad.errors import (
     NonFiniteError,
     UnknownModuleError,
 )
-from plugrad.learner.update.nonfinite import MAX_SKIPPED_UPDATES
+from plugrad.learner.update.checks import MAX_SKIPPED_UPDATES
 
 P = DEFAULT_MODULE_ID
 

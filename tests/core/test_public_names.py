@@ -10,7 +10,7 @@ import pytest
 
 import plugrad
 from plugrad.algorithm import Algorithm
-from plugrad.hooks.dispatch import hook_methods
+from plugrad.hooks.manager import hook_methods
 from plugrad.testing.tiny_learners import tiny_learner
 
 SNAPSHOT = Path(__file__).with_name("public_names.txt")

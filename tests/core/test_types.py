@@ -38,7 +38,9 @@ def test_no_argument_that_is_a_learner_is_any(folder):
 
 
 def is_typed(annotation: str) -> bool:
-    names = {each.id for each in ast.walk(ast.parse(annotation)) if isinstance(each, ast.Name)}
+    quoted = [each.value for each in ast.walk(ast.parse(annotation)) if isinstance(each, ast.Constant)]
+    whole = " | ".join([annotation, *(each for each in quoted if isinstance(each, str))])
+    names = {each.id for each in ast.walk(ast.parse(whole)) if isinstance(each, ast.Name)}
     return bool(names) and "Any" not in names
 
 
@@ -47,3 +49,5 @@ def test_what_has_no_type_is_noticed():
     assert not is_typed("Any")
     assert not is_typed("")
     assert is_typed("LearnerProtocol")
+    assert is_typed("'Learner'")
+    assert not is_typed("'Any'")

@@ -61,7 +61,7 @@ NAMES = {
     "adopt_module": "wrap_module",
     "adopt_optimizer": "wrap_optimizer",
     "adopted": "wrapped",
-    "stepping": "fused_optimizer",
+    "stepping": "optimizers",
     "values_only": "inference_mode",
     "cut": "truncate",
     "carried_state": "recurrent_state",

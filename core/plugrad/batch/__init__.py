@@ -5,12 +5,20 @@ from plugrad.batch.checks import (
     are_sequences,
     check,
     check_actions,
+    check_masks,
     check_observation_values,
     check_observations,
 )
-from plugrad.batch.forms import Batch, EnvSteps, MultiAgentBatch, by_module, env_steps_of, portable
-from plugrad.batch.masks import check_masks
-from plugrad.batch.rows import Rows, minibatch
+from plugrad.batch.forms import (
+    Batch,
+    EnvSteps,
+    MultiAgentBatch,
+    Rows,
+    by_module,
+    env_steps_of,
+    minibatch,
+    portable,
+)
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 
 __all__ = [

@@ -1,18 +1,17 @@
 """Checks of a batch against a learner's modules, before anything changes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from plugrad.action_masks import as_bool, choice_sizes, chosen, forbids_all
 from plugrad.action_rows import ARRAY_SPACES, action_shape, is_structured, leaves, wrong_part
 from plugrad.batch.batch_errors import batch_error, refuse
-from plugrad.batch.forms import Batch, as_array
-from plugrad.batch.masks import check_masks
-from plugrad.batch.recurrent_state import state_names
+from plugrad.batch.forms import Batch, as_array, state_names
 from plugrad.columns import Columns
-from plugrad.errors import UnknownModuleError, did_you_mean
+from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
 from plugrad.observations.layout import row_shape
 from plugrad.observations.rows import are_choices, cast_exactly
 from plugrad.types import Array, ModuleID
@@ -22,12 +21,16 @@ class BatchChecks:
     """Checks the batches of a learner, most of which have the same form: names, shapes and dtypes.
 
     Checks that do not depend on values are repeated only if the form differs from that of the batch before.
+
+    Attributes:
+        sequences: of the last batch: ids of the modules whose columns have a time dimension.
     """
 
     def __init__(self) -> None:
         self._modules: Mapping[ModuleID, Any] = {}
         self._form: list[tuple[Any, ...]] = []
         self._rows: dict[ModuleID, int] = {}
+        self.sequences: set[ModuleID] = set()
 
     def check(self, batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
         """Check a batch against a learner's modules, as the function `check` does.
@@ -56,8 +59,9 @@ class BatchChecks:
         ]
         if form != self._form or modules is not self._modules:
             self._rows = _check_form(batch, modules)
+            self.sequences = _with_sequences(batch, modules)
             self._form, self._modules = form, modules
-        _check_values(batch, self._rows, modules)
+        _check_values(batch, self._rows, self.sequences, modules)
         return dict(self._rows)
 
 
@@ -80,7 +84,7 @@ def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
             not the module's.
     """
     rows = _check_form(batch, modules)
-    _check_values(batch, rows, modules)
+    _check_values(batch, rows, _with_sequences(batch, modules), modules)
     return rows
 
 
@@ -98,13 +102,23 @@ def _check_form(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID,
     return rows
 
 
-def _check_values(batch: Batch, rows: Mapping[ModuleID, int], modules: Mapping[ModuleID, Any]) -> None:
+def _with_sequences(batch: Batch, modules: Mapping[ModuleID, Any]) -> set[ModuleID]:
+    """The modules whose columns have a time dimension."""
+    return {module_id for module_id, columns in batch.items() if are_sequences(columns, modules[module_id])}
+
+
+def _check_values(
+    batch: Batch,
+    rows: Mapping[ModuleID, int],
+    sequences: Collection[ModuleID],
+    modules: Mapping[ModuleID, Any],
+) -> None:
     """Check actions and action masks of rows; those of sequences are checked when their padding is known."""
     for module_id, columns in batch.items():
-        module = modules[module_id]
-        if rows[module_id] and not are_sequences(columns, module):
+        if rows[module_id] and module_id not in sequences:
             mask = columns.get(Columns.LOSS_MASK)
-            check_values(module_id, module, columns, mask > 0 if isinstance(mask, np.ndarray) else None)
+            counts = mask > 0 if isinstance(mask, np.ndarray) else None
+            check_values(module_id, modules[module_id], columns, counts)
 
 
 def check_values(
@@ -320,3 +334,81 @@ def _no_rows(batch: Batch, rows: Mapping[ModuleID, int]) -> Exception:
         expected="at least 1 row",
         found=dict(rows),
     )
+
+
+def check_masks(
+    module_id: ModuleID,
+    columns: Mapping[str, Any],
+    space: gym.Space[Any] | None,
+    leading: tuple[int, ...] | None = None,
+) -> None:
+    """Check that masks allow an action, and the row's action. Rows that the loss mask leaves out are not checked.
+
+    Args:
+        module_id: the module, for the error.
+        columns: a module's columns; tensors that are no numpy arrays are not checked.
+        space: the action space.
+        leading: the shape of the mask without its last dimension; None: [B], or [B, T].
+
+    Raises:
+        BatchError: a mask has another shape or dtype, forbids everything, or forbids the row's action; or the action
+            space has a part that is not discrete.
+    """
+    for column in (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK):
+        if space is not None and isinstance(columns.get(column), np.ndarray):
+            _check_mask(module_id, column, columns, space, leading)
+
+
+def _check_mask(
+    module_id: ModuleID,
+    column: str,
+    columns: Mapping[str, Any],
+    space: gym.Space[Any],
+    leading: tuple[int, ...] | None,
+) -> None:
+    sizes, values = _sizes(module_id, column, space), columns[column]
+    expected = (*(_leading(columns, values) if leading is None else leading), sum(sizes))
+    if values.shape != expected:
+        wanted = f"shape {list(expected)}, a flag for each choice of {space}"
+        refuse(module_id, column, wanted, f"shape {list(values.shape)}")
+    mask = as_bool(values)
+    if mask is None:
+        refuse(module_id, column, "booleans, or numbers that are 0 or 1", f"others, of dtype {values.dtype}")
+    counts = _counts(column, columns, mask.shape[:-1])
+    _refuse_rows(module_id, column, "at least one allowed action", "none", forbids_all(mask, sizes) & counts)
+    actions = columns.get(Columns.ACTIONS)
+    if column == Columns.ACTION_MASK and isinstance(actions, np.ndarray):
+        # Rows that do not count may have any action.
+        flags = np.clip(chosen(actions, sizes, mask.shape[:-1]), 0, sum(sizes) - 1)
+        taken = np.take_along_axis(mask, flags, -1).all(-1)
+        what = "an action that the mask allows", f"a forbidden one in {Columns.ACTIONS!r}"
+        _refuse_rows(module_id, column, *what, ~taken & counts)
+
+
+def _sizes(module_id: ModuleID, column: str, space: gym.Space[Any]) -> tuple[int, ...]:
+    try:
+        return choice_sizes(space)
+    except ConfigError as error:
+        refuse(module_id, column, "no such column", f"one, and {error}")
+
+
+def _leading(columns: Mapping[str, Any], values: Array) -> tuple[int, ...]:
+    """The shape of `loss_mask`, which sequences always have here, else [B]."""
+    counts = columns.get(Columns.LOSS_MASK)
+    return tuple(values.shape[:1]) if counts is None else tuple(counts.shape)
+
+
+def _counts(column: str, columns: Mapping[str, Any], leading: tuple[int, ...]) -> Array:
+    """Which rows are read: bool of the leading shape."""
+    counts = np.ones(leading, bool)
+    if Columns.LOSS_MASK in columns:
+        counts = counts & (np.asarray(columns[Columns.LOSS_MASK]) > 0)
+    if column == Columns.NEXT_ACTION_MASK and Columns.TERMINATEDS in columns:
+        counts = counts & ~(np.asarray(columns[Columns.TERMINATEDS]) > 0)
+    return counts
+
+
+def _refuse_rows(module_id: ModuleID, column: str, expected: str, found: str, rows: Array) -> None:
+    if rows.any():
+        row = ", ".join(map(str, np.argwhere(rows)[0].tolist()))
+        refuse(module_id, column, f"{expected} in each row", f"{found} in row {row}")

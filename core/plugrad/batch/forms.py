@@ -1,14 +1,62 @@
-"""The forms of a batch that users give, and the one form that a learner computes with."""
+"""The forms of a batch: what users give, the one form that a learner computes with, and the rows of a minibatch.
 
-from collections.abc import Mapping
+A recurrent state has two forms. Users and modules see it as in RLlib: `batch["state_in"]` is `{name: array}`. All code
+between them has one column per array, `state_in/<name>`, so that what works on columns (checks, padding, conversion)
+works on states too.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from plugrad.batch.batch_errors import batch_error, refuse
-from plugrad.batch.recurrent_state import flatten_states
-from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+from plugrad.batch.batch_errors import batch_error, missing_column, refuse
+from plugrad.columns import Columns
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleBatches, ModuleID, Tensor
+
+STATE_COLUMNS = (Columns.STATE_IN, Columns.STATE_OUT, Columns.NEXT_STATE_IN, Columns.NEXT_STATE_OUT)
+
+
+def flatten_states(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns with one column per array of a state: `{"state_in": {"h": x}}` becomes `{"state_in/h": x}`."""
+    flat: dict[str, Any] = {}
+    for column, values in columns.items():
+        if column in STATE_COLUMNS and isinstance(values, Mapping):
+            flat.update(state_columns(column, values))
+        else:
+            flat[column] = values
+    return flat
+
+
+def state_columns(column: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of one state.
+
+    Args:
+        column: one of `STATE_COLUMNS`.
+        state: `{name: array}`.
+
+    Returns:
+        `{"<column>/<name>": array}`.
+    """
+    return {f"{column}/{name}": array for name, array in state.items()}
+
+
+def state_names(columns: Mapping[str, Any], column: str) -> list[str]:
+    """The names of a state's arrays: of all columns `<column>/<name>`.
+
+    Args:
+        columns: a module's columns.
+        column: a column's name; any but one of `STATE_COLUMNS` has no such names.
+
+    Returns:
+        The names, in the order of the columns.
+    """
+    if column not in STATE_COLUMNS:
+        return []
+    return [path.removeprefix(f"{column}/") for path in columns if path.startswith(f"{column}/")]
+
 
 Batch = dict[ModuleID, dict[str, Any]]
 """The form that a learner computes with: `{module_id: {column: array with leading dimension B}}`."""
@@ -84,7 +132,12 @@ def by_module(batch: Any) -> Batch:
 
 
 def _arrays(module_id: ModuleID, columns: Mapping[Any, Any]) -> dict[str, Any]:
-    return {column: as_array(module_id, column, values) for column, values in columns.items()}
+    return {
+        column: values
+        if isinstance(values, np.ndarray) and isinstance(column, str)
+        else as_array(module_id, column, values)
+        for column, values in columns.items()
+    }
 
 
 def env_steps_of(batch: Any) -> int:
@@ -146,3 +199,81 @@ def portable(values: Any) -> Array:
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         return array.astype(np.int64)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+class Rows(Mapping[str, Tensor]):
+    """Some rows of one module's columns: a mapping that takes a column's rows when the column is first read.
+
+    A recurrent state is read as one column: `rows["state_in"]` is `{name: tensor}`.
+
+    Args:
+        module_id: the module, for the error about a missing column.
+        columns: `{column: tensor [N, ...]}`, all rows.
+        take: gives the minibatch's rows [B, ...] of a column [N, ...].
+
+    Attributes:
+        taken: the columns that were read until now.
+    """
+
+    def __init__(
+        self, module_id: ModuleID, columns: Mapping[str, Tensor], take: Callable[[Tensor], Tensor]
+    ) -> None:
+        self._module_id = module_id
+        self._columns = columns
+        self._take = take
+        self.taken: dict[str, Tensor] = {}
+
+    def __getitem__(self, column: str) -> Tensor:
+        if column in self.taken:
+            return self.taken[column]
+        if column in STATE_COLUMNS and (names := state_names(self._columns, column)):
+            taken: Tensor = {name: self._take(self._columns[f"{column}/{name}"]) for name in names}
+        elif column in self._columns:
+            taken = self._take(self._columns[column])
+        else:
+            raise missing_column(self._module_id, column, self._columns)
+        self.taken[column] = taken
+        return taken
+
+    def with_columns(self, columns: Mapping[str, Tensor]) -> "Rows":
+        """These rows with columns added or replaced; all others are still taken when they are read.
+
+        Args:
+            columns: `{column: tensor}`.
+
+        Returns:
+            Other rows.
+        """
+        takes: dict[str, Callable[[], Tensor]] = {name: partial(self.__getitem__, name) for name in self}
+        takes |= {name: partial(columns.__getitem__, name) for name in columns}
+        return Rows(self._module_id, takes, lambda take: take())
+
+    def __contains__(self, column: object) -> bool:
+        is_state = column in STATE_COLUMNS
+        return column in self._columns or (is_state and bool(state_names(self._columns, str(column))))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def minibatch(
+    columns: ModuleBatches, rows: Mapping[ModuleID, Tensor], take: Callable[[Tensor, Tensor], Tensor]
+) -> dict[ModuleID, Rows]:
+    """Some rows of each module.
+
+    Args:
+        columns: `{module_id: {column: tensor [N, ...]}}`.
+        rows: `{module_id: int32 [B]}`, the numbers of the rows.
+        take: `take(column, rows)` gives these rows [B, ...] of a column [N, ...].
+
+    Returns:
+        `{module_id: rows}`.
+    """
+
+    def take_own(own: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda column: take(column, own)
+
+    return {module_id: Rows(module_id, columns[module_id], take_own(own)) for module_id, own in rows.items()}

@@ -14,7 +14,7 @@ import numpy as np
 
 from plugrad.batch.batch_errors import refuse
 from plugrad.batch.checks import are_sequences, check_values
-from plugrad.batch.recurrent_state import STATE_COLUMNS
+from plugrad.batch.forms import STATE_COLUMNS
 from plugrad.columns import Columns
 from plugrad.types import Array, ModuleID
 

@@ -26,7 +26,7 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.hooks.plugin_records import PluginRecord, list_plugins
 from plugrad.learner import Learner
-from plugrad.learner.update.step_columns import as_one_minibatch
+from plugrad.learner.update.minibatches import as_one_minibatch
 from plugrad.offline import save_episodes
 from plugrad.results import flatten
 from plugrad.sampling import make_env_runner

@@ -16,8 +16,14 @@ from rich.table import Table
 from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import PluginError, PlugradError, did_you_mean
-from plugrad.hooks.dispatch import hook_methods
-from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, Plugin, implementations, is_wrapper, specifications
+from plugrad.hooks.manager import (
+    BACKEND_SPECIFICATIONS,
+    Plugin,
+    hook_methods,
+    implementations,
+    is_wrapper,
+    specifications,
+)
 from plugrad.hooks.plugin_records import PluginRecord, list_plugins, obstacle
 from plugrad.hooks.registry import (
     get_algorithm,

@@ -15,9 +15,9 @@ from plugrad.learner.acting.env_runner_policies import (
     acting_module_ids,
     observation_normalizers,
 )
-from plugrad.learner.state.buffers import owner_of
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.running_moments import SharedMoments
+from plugrad.rng_streams import owner_of
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.learner_rewards import RewardNormalizer
 from plugrad.sampling.named_envs import register_sent

@@ -6,8 +6,8 @@ from typing import Any
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.learner import Learner, build_learner
-from plugrad.learner.state.buffers import owner_of
 from plugrad.learner.state.components import generators_of
+from plugrad.rng_streams import owner_of
 from plugrad.types import ALL_MODULES, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
 
 ACTING_COMPONENTS = (COMPONENT_RL_MODULE, "coefficients")

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from plugrad.errors import CollectiveError, LearnerTimeoutError, PlugradError
-from plugrad.hooks.dispatch import hook_methods
+from plugrad.hooks.manager import hook_methods
 from plugrad.learner import Learner
 
 

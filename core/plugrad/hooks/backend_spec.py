@@ -26,6 +26,7 @@ from plugrad.hooks.backend_types import (
     ProgramCall,
     Shape,
     Step,
+    StepContext,
 )
 from plugrad.hooks.hook_caller import HookCaller
 from plugrad.hooks.markers import learner_method
@@ -46,6 +47,7 @@ __all__ = [
     "ProgramCall",
     "Shape",
     "Step",
+    "StepContext",
 ]
 
 

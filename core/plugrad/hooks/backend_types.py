@@ -1,6 +1,7 @@
 """What a backend gives the core: its description, the programs of updates, recorded operations."""
 
 import logging
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -164,8 +165,24 @@ class BackendInfo:
 Shape = tuple[int | None, ...]
 Forward = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 """A forward pass: `{column: tensor}` to `{column: tensor}`."""
-Step = Callable[[ModuleBatches], dict[str, Tensor]]
-"""The core's step: it trains on a minibatch and returns `{metric name: float32 scalar tensor}`."""
+Step = Callable[..., dict[str, Tensor]]
+"""The core's step, `step(minibatch, context=StepContext())`: trains on a minibatch; returns `{metric name: scalar}`."""
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """How a backend runs the parts of a step, such as compiled on their own. By default the core calls them.
+
+    Args:
+        differentiate: `differentiate(part)` returns `part()`: losses, outputs of the forward passes and gradients.
+        finish: `finish(part)` returns `part()`: all that comes after the exchange of gradients; the step's metrics.
+        forward_train: `forward_train(module_id, part, batch, **kwargs)` returns `part(batch, **kwargs)`: what the
+            `forward_train` of a module computes; None: the core calls it.
+    """
+
+    differentiate: Callable[[Callable[[], Any]], Any] = operator.call
+    finish: Callable[[Callable[[], Any]], Any] = operator.call
+    forward_train: Callable[..., dict[str, Tensor]] | None = None
 
 
 class Operation(NamedTuple):

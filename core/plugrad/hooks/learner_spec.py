@@ -126,10 +126,8 @@ class LearnerSpec(HookCaller, Protocol):
             def should_module_be_updated(learner, module_id):
                 return (yield) and module_id not in FROZEN
         """
-        return bool(
-            self._provide(
-                "should_module_be_updated", module_id=module_id, multi_agent_batch=multi_agent_batch
-            )
+        return self._provide(
+            "should_module_be_updated", module_id=module_id, multi_agent_batch=multi_agent_batch
         )
 
     @learner_method

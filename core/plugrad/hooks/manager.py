@@ -1,18 +1,25 @@
-"""One learner's plugins: which plugin answers each hook, and which ones wrap it.
+"""One learner's plugins: which plugin answers each hook, which ones wrap it, and the learner's method with its name.
 
 Providers have tiers: core default < backend < algorithm < the learner's class. For each `firstresult` hook one provider
-is chosen here, at build. Wrappers go around the learner's method; listeners are called in addition.
+is chosen here, and everything is bound, when the learner is built.
+
+- A hook that nobody wraps or overrides becomes an instance attribute of the learner: its provider. A call of
+  `learner.compute_losses(...)` is one call of that function.
+- A hook that a plugin wraps becomes an instance attribute that runs the wrappers. At the end of the chain is the method
+  of the learner's class where a subclass overrides it, else the provider.
+- `super()` only looks at classes: it reaches the Learner's own method, which calls the provider.
 """
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from types import MethodType, ModuleType
+from functools import cache, cached_property, wraps
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import pluggy
 
+from plugrad.deprecation import older_keywords
 from plugrad.errors import PluginConflictError, PluginError, did_you_mean
 from plugrad.hooks import tracing
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
@@ -20,9 +27,10 @@ from plugrad.hooks.backend_spec import BackendSpec
 from plugrad.hooks.build_spec import AlgorithmBuildSpec, BackendBuildSpec
 from plugrad.hooks.error_notes import with_error_note
 from plugrad.hooks.gradient_spec import GradientSpec
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
-from plugrad.hooks.markers import PROJECT
+from plugrad.hooks.markers import PROJECT, hookimpl
 
 TIERS = ("core", "backend", "algorithm", "listener")
 BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
@@ -91,7 +99,7 @@ def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
         _check_signature(plugin, name, function)
         found[name] = function
     if not found and plugin.tier != "core":
-        unmarked = [name for name in dir(plugin.implementation) if name in specifications()]
+        unmarked = (name for name in dir(plugin.implementation) if name in specifications())
         which = " and ".join(unmarked) or "its functions or methods"
         raise PluginError(f"{plugin} has no hook: write @hookimpl above {which}")
     return found
@@ -165,7 +173,12 @@ class HookManager:
     Raises:
         PluginError: a plugin does not fit the specifications.
         PluginConflictError: two plugins answer a hook that takes one answer.
+
+    Attributes:
+        overridden: hooks that the learner's class overrides, or that somebody set.
     """
+
+    overridden: Collection[str] = ()
 
     def __init__(
         self,
@@ -248,13 +261,15 @@ class HookManager:
             raise PluginError(f"no plugin answers the hook {name!r}", hook=name) from None
         return function(*map(arguments.__getitem__, wanted))
 
-    def bound_provider(self, name: str, owner: object, arguments: Sequence[str]) -> Callable[..., Any] | None:
+    def bound_provider(
+        self, name: str, owner: object, declared: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
         """The provider of a hook as a method of a learner, without a function between the call and it.
 
         Args:
             name: the hook.
             owner: the learner.
-            arguments: those of the learner's method, in order.
+            declared: the learner's method that declares the hook: its arguments, defaults and `**kwargs`.
 
         Returns:
             The provider; None if there is none, or if it takes other arguments than the method.
@@ -262,13 +277,21 @@ class HookManager:
         if name not in self._providers:
             return None
         _, function, wanted = self._providers[name]
-        if wanted == ("learner", *arguments):
-            return MethodType(function, owner)
-        return function if wanted == tuple(arguments) else None
+        _, *parameters = inspect.signature(declared).parameters.values()
+        arguments = tuple(each.name for each in parameters)
+        if wanted not in (arguments, ("learner", *arguments)):
+            return None
+        method = _with_parameters(function, wanted, parameters)
+        return method if method is None or wanted == arguments else MethodType(method, owner)
 
     def is_wrapped(self, name: str) -> bool:
         """Whether a call of this hook must run the whole chain."""
         return len(getattr(self._pluggy.hook, name).get_hookimpls()) > 1
+
+    def is_authors(self, name: str) -> bool:
+        """Whether a class overrides, a plugin wraps or an algorithm answers a hook."""
+        tier = self._providers[name][0].tier
+        return name in self.overridden or self.is_wrapped(name) or tier not in ("core", "backend")
 
     def is_changed(self, name: str, attribute: Any) -> bool:
         """Whether a learner's attribute with the name of a hook's method is anything else than the bound provider.
@@ -314,18 +337,160 @@ class HookManager:
         caller = self._implemented.get(name)
         return [] if caller is None else caller(**arguments)
 
-    def chain(self, name: str) -> Callable[..., Any]:
-        """The wrappers of a hook, as one function of the hook's named arguments: what `call_hook` calls."""
-        chain: Callable[..., Any] = self._implemented[name]
-        return chain
-
     def provider_of(self, name: str) -> str:
         """The name of a hook's provider, or "nobody"."""
         return str(self._providers[name][0]) if name in self._providers else "nobody"
 
 
+def _with_parameters(
+    function: Callable[..., Any], wanted: Sequence[str], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., Any] | None:
+    """A provider that takes what the method takes: with its defaults, and its `**kwargs` in place of the last argument.
+
+    A hook's implementation has neither. It is the same code, so that a call has no frame of its own for them.
+    """
+    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    if not defaults and not takes_any:
+        return function
+    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    plain: Any = getattr(function, "__func__", function)
+    if not isinstance(plain, FunctionType):
+        return None
+    code, bound_to = plain.__code__, getattr(function, "__self__", None)
+    names = code.co_varnames[: code.co_argcount]
+    if names[bound_to is not None :] != tuple(wanted):
+        return None  # a decorator's own function
+    if named or takes_any:  # a function's variables begin with its arguments: positional, named, **kwargs
+        code = code.replace(
+            co_argcount=code.co_argcount - len(named) - takes_any,
+            co_kwonlyargcount=len(named),
+            co_flags=code.co_flags | (inspect.CO_VARKEYWORDS if takes_any else 0),
+        )
+    positional = tuple(value for name, value in defaults.items() if name not in named)
+    made = FunctionType(code, plain.__globals__, plain.__name__, positional or None, plain.__closure__)
+    made.__kwdefaults__ = {name: value for name, value in defaults.items() if name in named} or None
+    made.__qualname__, made.__doc__, made.__module__ = plain.__qualname__, plain.__doc__, plain.__module__
+    return made if bound_to is None else MethodType(made, bound_to)
+
+
 def _named(name: str, functions: Mapping[str, Callable[..., Any]]) -> ModuleType:
     """A plugin object with some functions; a module, because pluggy tells plugins apart by equality."""
-    module = ModuleType(name)
-    vars(module).update(functions)
+    vars(module := ModuleType(name)).update(functions)
     return module
+
+
+_BOUND = "_bound_hooks"  # the attribute with the names of those that were bound
+
+
+def hook_methods(cls: type[Any]) -> dict[str, str]:
+    """`{method name: hook name}` for every method of `cls` that is a hook; its name has no leading underscore.
+
+    The hook `update` is the method `_update`, one gradient step; around the public `update()` there are listener hooks.
+    """
+    hooks = specifications()
+    methods = {name for base in cls.__mro__ for name, value in vars(base).items() if callable(value)}
+    names = {name: name.lstrip("_") for name in sorted(methods)}
+    return {name: hook for name, hook in names.items() if hook in hooks and name != "update"}
+
+
+def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin]) -> HookManager:
+    """Give the learner an attribute for each of its hooks: the provider, or the chain of wrappers.
+
+    Args:
+        learner: the learner, whose class may override methods.
+        base: the class whose methods are hooks.
+        plugins: in tier order.
+
+    Returns:
+        The manager of the plugins.
+
+    Raises:
+        PluginError: a plugin does not fit, or wraps a hook that cannot be wrapped.
+        PluginConflictError: two plugins answer a hook that takes one answer.
+    """
+    methods = hook_methods(base)
+    passed_on = {hook for name, hook in methods.items() if _only_calls_provider(type(learner), base, name)}
+    ends = {
+        hook: _end_of_chain(type(learner), base, method, hook)
+        for method, hook in methods.items()
+        if hook not in passed_on
+    }
+    manager = HookManager(plugins, ends, passed_on)
+    manager.check_wrappable(methods.values())
+    attributes = vars(learner)
+    for method in attributes.pop(_BOUND, ()):  # of a build that failed
+        del attributes[method]
+    bound: dict[str, Callable[..., Any]] = {}
+    for method, hook in methods.items():
+        if manager.is_wrapped(hook):
+            bound[method] = _with_wrappers(learner, getattr(base, method), hook, manager)
+        elif method in attributes:
+            continue  # somebody set it, as if it were overridden
+        elif hook in passed_on:
+            if (provider := manager.bound_provider(hook, learner, getattr(base, method))) is not None:
+                bound[method] = provider
+        elif (shown := _method(type(learner), base, method, hook)) is not getattr(type(learner), method):
+            bound[method] = MethodType(shown, learner)
+    manager.overridden = {
+        hook
+        for method, hook in methods.items()
+        if method in attributes or getattr(type(learner), method) is not getattr(base, method)
+    }
+    attributes.update({**bound, _BOUND: tuple(bound)})
+    return manager
+
+
+def _only_calls_provider(cls: type[Any], base: type[Any], method: str) -> bool:
+    """Whether the method that declares a hook is not overridden."""
+    declared = getattr(base, method)
+    is_adapted = hasattr(declared, "__wrapped__")  # by the plugin of older names: it takes `hps=`, too
+    return getattr(cls, method) is declared and "specification" in vars(declared) and not is_adapted
+
+
+def _end_of_chain(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
+    """What the innermost wrapper calls: the method of the learner's class."""
+    function = _method(cls, base, method, hook)
+    positional = [
+        name
+        for name, parameter in inspect.signature(getattr(base, method)).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name != "self"
+    ]
+    spec = specifications()[hook]
+    arguments = list(inspect.signature(spec).parameters)[2:]
+
+    @wraps(spec)  # pluggy reads the arguments' names from the wrapped function
+    def call(learner: LearnerProtocol, *values: Any) -> Any:
+        named = dict(zip(arguments, values, strict=True))
+        extra = named.pop("kwargs", {})
+        return function(learner, *[named.pop(name) for name in positional], **named, **extra)
+
+    return hookimpl(call)
+
+
+def _method(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
+    """The method of the class; an override is traced if PLUGRAD_TRACE is set."""
+    function: Callable[..., Any] = getattr(cls, method)
+    if not tracing.is_asked_for() or function is getattr(base, method):
+        return function
+    return tracing.traced(f"learner {cls.__name__!r}", hook, function)
+
+
+def _with_wrappers(
+    learner: LearnerProtocol, method: Callable[..., Any], hook: str, manager: HookManager
+) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
+    names = None if takes_any else signature.parameters.keys() - {"self"}
+    chain: Callable[..., Any] = manager._implemented[hook]  # what `call_hook` calls
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs.keys() != names:  # otherwise there is nothing to bind
+            kwargs = older_keywords(self, kwargs)
+            bound = signature.bind(self, *args, **kwargs)
+            bound.apply_defaults()
+            kwargs = {name: value for name, value in bound.arguments.items() if name != "self"}
+        return chain(learner=self, **kwargs)
+
+    return MethodType(call, learner)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from plugrad.collective import Collective
-from plugrad.hooks.backend_types import BackendInfo
+from plugrad.hooks.backend_types import BackendInfo, StepContext
 from plugrad.hooks.learner_protocol import LearnerProtocol, RegisteredOptimizer
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.learner.update.target_networks import TargetNetwork
@@ -22,7 +22,7 @@ class LossCheck(Protocol):
 
     is_done: bool
 
-    def check(self, compute: Callable[[ModuleBatches], Any], batch: ModuleBatches) -> Any:
+    def check(self, compute: Callable[[Any, ModuleBatches], Any], batch: ModuleBatches) -> Any:
         """See `ShapeCheck.check`."""
 
 
@@ -62,12 +62,18 @@ class LearnerInternals(LearnerProtocol, Protocol):
     weights_version: int
     finite: Tensor | None
     """Whether losses and gradients of the present step are finite; None outside a step."""
+    is_guarded: bool
+    """Whether the present step must change nothing if it is not finite."""
     _failure: str
     """The error of an update that failed and was not undone (`undo=False`); empty: none."""
+    _undo_copy: Any
+    """The `plugrad.learner.state.state.Snapshot` that undoes the update that runs; None between updates."""
     names_parameters: bool
     """Whether steps are taken again to find the parameters whose gradients are not finite."""
     update_mode: str
     shape_check: LossCheck
+    _step_context: StepContext
+    """How the backend runs the parts of the present step."""
 
     def notify(self, hook: str, **arguments: Any) -> None:
         """See `Learner.notify`."""
@@ -87,9 +93,9 @@ class LearnerInternals(LearnerProtocol, Protocol):
 
     def _check_is_built(self, error: bool = True) -> bool: ...
 
-    def _check_result(self, result: Any) -> None: ...
+    def _keep_for_undo(self) -> None: ...
 
-    def _finish_step(self, finish: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]: ...
+    def _check_result(self, result: Any) -> None: ...
 
     def _get_optimizer_state(self) -> dict[str, Any]: ...
 

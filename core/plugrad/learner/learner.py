@@ -23,14 +23,13 @@ from plugrad.deprecation import HasOlderNames, call_with_older_arguments, unknow
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, NotBuiltError, NotUndoneError
 from plugrad.gradients import Gradients, Layout
-from plugrad.hooks import dispatch
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.author_line import authors_traceback
-from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability
+from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability, StepContext
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.learner_spec import LearnerSpec
-from plugrad.hooks.manager import Plugin
+from plugrad.hooks.manager import Plugin, bind_hooks
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner.acting.actor import Actor, make_policy, warn_without_statistics
 from plugrad.learner.internals import LossCheck
@@ -79,6 +78,7 @@ from plugrad.learner.update import optimizers as optimizer_registry
 from plugrad.learner.update.batched_programs import ProgramBatch
 from plugrad.learner.update.broadcast_check import ShapeCheck
 from plugrad.learner.update.connectors import values_of_episodes
+from plugrad.learner.update.minibatches import Shapes, find_noise_columns
 from plugrad.learner.update.optimizers import (
     check_all_have_optimizers,
     check_gradient_names,
@@ -86,13 +86,11 @@ from plugrad.learner.update.optimizers import (
     freeze_parameters,
 )
 from plugrad.learner.update.run import UpdateRun
-from plugrad.learner.update.step_columns import Shapes, find_noise_columns
 from plugrad.learner.update.target_networks import TargetNetwork, make_target_network
-from plugrad.metrics import Metrics
+from plugrad.metrics import Metrics, check_result
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops, Variable
 from plugrad.policy import Policy
-from plugrad.results import check_result
 from plugrad.rl_module import MultiRLModule
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.schedules import Coefficients, ConfigView
@@ -223,9 +221,12 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self.counters: dict[str, int] = {}
         self.weights_version = 0
         self.finite: Tensor | None = None
+        self.is_guarded = False
         self._failure = ""
+        self._undo_copy: Snapshot | None = None
         self.names_parameters = False
         self.shape_check: LossCheck = ShapeCheck(self)
+        self._step_context = StepContext()
         self.collective: Collective | None = None
         self.program_batch: ProgramBatch | None = None
         self.weights: Mapping[ModuleID, Tensor] | None = None
@@ -270,8 +271,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     def _load_plugins(self) -> None:
         """Make what is needed to build modules: hooks, device and ops."""
         self.plugins = self._plugins()
-        self._hooks = dispatch.bind_hooks(self, Learner, self.plugins)
+        self._hooks = bind_hooks(self, Learner, self.plugins)
         check_providers(self, Learner, self._hooks)
+        step = self._hooks.bound_provider("apply_gradients", self, LearnerSpec.apply_gradients)
+        self._step_optimizers = step or super().apply_gradients
         self.backend_info: BackendInfo = self._provide("backend_info")
         self.device = choose_device(self.config, self.backend_info)
         self.ops: Ops = self._provide("ops")
@@ -345,10 +348,13 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         if not self._is_built and error:
             raise NotBuiltError(f"this {type(self).__name__} is not built: call build() first")
         if self._failure and error:
+            why, instead = ", because undo=False", ", or train with config.training(undo=True)"
+            if self.config.undo:  # an author changed what the update did not
+                why = instead = ""
             raise NotUndoneError(
-                f"an update of this {type(self).__name__} failed and was not undone, because undo=False: its weights "
-                "may be those of half an update. Call restore_from_path(path) with a checkpoint, or train with "
-                f"config.training(undo=True). The update's error: {self._failure}"
+                f"an update of this {type(self).__name__} failed and was not undone{why}: its weights may be those of "
+                f"half an update. Call restore_from_path(path) with a checkpoint{instead}. The update's error: "
+                f"{self._failure}"
             )
         return self._is_built
 
@@ -544,12 +550,18 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             BatchError: observations of a Dict or Tuple do not fit the module.
         """
         self._check_is_built()
-        snapshot = Snapshot(self)
+        snapshot = Snapshot(self, variables=False)
+        snapshot.copy_variables(())
         try:
             return self._update_run.columns(None, episodes)
         except BaseException:
             snapshot.restore()
             raise
+
+    def _keep_for_undo(self) -> None:
+        """Let an update that runs undo also what it does not change itself. Called before somebody changes it."""
+        if self._undo_copy is not None and not self.metrics.is_in_step:
+            self._undo_copy.copy_all()
 
     def forget_programs(self) -> None:
         """Discard compiled programs and the copies of weights for acting; both are made again when needed."""
@@ -560,12 +572,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
 
     def apply_gradients(self, gradients_dict: Gradients) -> None:  # noqa: D102
         check_gradient_names(gradients_dict, self.layouts, "apply_gradients")
-        self._provide("apply_gradients", gradients_dict=gradients_dict)
+        self._step_optimizers(gradients_dict=gradients_dict)
         self.weights_version += 1
-
-    def _finish_step(self, finish: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Run what comes after the exchange of gradients; a backend that compiles it replaces this method."""
-        return finish()
 
     def supports(self, capability: Capability | str) -> bool:
         """Whether the backend has a capability, on this device and with this config.
@@ -589,11 +597,6 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             `old` if this step is not finite and `nonfinite="skip"`, else `new`.
         """
         return self.ops.where(self.finite, new, old) if self.is_guarded else new
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether the current step must change nothing if it is not finite."""
-        return self.finite is not None and (self.config.nonfinite == "skip" or self.names_parameters)
 
     # --- modules --------------------------------------------------------------------------------------------
 
@@ -826,8 +829,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             LossError: in a loss, the value is not a scalar.
             UnknownModuleError: `module_id` is neither a module of this learner nor `ALL_MODULES`.
         """
-        if module_id != ALL_MODULES:
-            _ = self.module[module_id]
+        if module_id != ALL_MODULES and module_id not in self.module.by_id:
+            _ = self.module[module_id]  # says which there are
         self.metrics.register(module_id, key, value)
 
     def register_metrics(self, module_id: ModuleID, metrics: Mapping[str, Any]) -> None:
@@ -905,6 +908,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
         """
         self._check_is_built()
+        self._keep_for_undo()
         state_of.set_state(self, state)
         self.weights_version += 1
 
@@ -939,6 +943,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             UnknownModuleError: there is no such module.
             RestoreMismatchError: names, shapes or dtypes differ.
         """
+        self._keep_for_undo()
         self.module.set_state(fill_missing_buffers(self, weights))
         self.weights_version += 1
 

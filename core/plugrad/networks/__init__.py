@@ -1,12 +1,18 @@
 """The built-in networks, written once over `Ops`: encoders, recurrent layers, policy heads and value heads."""
 
-from plugrad.networks.actor_critic import ActorCritic, lstm_cell_size
+from plugrad.networks.actor_critic import ActorCritic, PolicyHead, action_inputs, lstm_cell_size
 from plugrad.networks.encoders import Encoder
-from plugrad.networks.hidden_layers import HiddenLayers
 from plugrad.networks.initializers import constant, orthogonal, uniform
-from plugrad.networks.layers import Parameter, convolution, dense, layer_norm, layer_parameters, stacked
+from plugrad.networks.layers import (
+    HiddenLayers,
+    Parameter,
+    convolution,
+    dense,
+    layer_norm,
+    layer_parameters,
+    stacked,
+)
 from plugrad.networks.network import Network
-from plugrad.networks.policy_head import PolicyHead, action_inputs
 from plugrad.networks.recurrent import RecurrentLayer, recurrent_layer, refuse_recurrence
 
 __all__ = [

@@ -5,11 +5,10 @@ from typing import Any
 
 import gymnasium as gym
 
-from plugrad.networks.hidden_layers import HiddenLayers
 from plugrad.networks.image_input import image_input
 from plugrad.networks.inputs import Input, array_input
 from plugrad.networks.joined_input import joined_input
-from plugrad.networks.layers import Parameter
+from plugrad.networks.layers import HiddenLayers, Parameter
 from plugrad.observations import is_structured
 from plugrad.ops import Ops
 from plugrad.types import Tensor

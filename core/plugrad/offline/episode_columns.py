@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.spaces import Dict, Tuple
 
 from plugrad.action_rows import ARRAY_SPACES
-from plugrad.batch.recurrent_state import flatten_states
+from plugrad.batch.forms import flatten_states
 from plugrad.config.serialize import decode
 from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.episodes import SingleAgentEpisode

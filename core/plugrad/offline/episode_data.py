@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from plugrad.batch.recurrent_state import STATE_COLUMNS
+from plugrad.batch.forms import STATE_COLUMNS
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.spaces import NAMES, check_fit, row_order

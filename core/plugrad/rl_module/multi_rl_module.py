@@ -17,10 +17,13 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
 
     Args:
         modules: `{module_id: module}`.
+
+    Attributes:
+        by_id: the same as a plain dict, to read only: an update looks into it many times.
     """
 
     def __init__(self, modules: Mapping[ModuleID, RLModule] | None = None) -> None:
-        self._modules = dict(modules or {})
+        self.by_id = dict(modules or {})
         self._of_learner = False
 
     def of_learner(self) -> Self:
@@ -30,23 +33,23 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
 
     def __getitem__(self, module_id: ModuleID) -> RLModule:
         try:
-            return self._modules[module_id]
+            return self.by_id[module_id]
         except KeyError:
-            known = ", ".join(self._modules) or "none"
+            known = ", ".join(self.by_id) or "none"
             raise UnknownModuleError(
-                f"no module {module_id!r}; there are: {known}.{did_you_mean(str(module_id), self._modules)}",
+                f"no module {module_id!r}; there are: {known}.{did_you_mean(str(module_id), self.by_id)}",
                 module_id=module_id,
-                known=list(self._modules),
+                known=list(self.by_id),
             ) from None
 
     def __contains__(self, module_id: object) -> bool:
-        return module_id in self._modules
+        return module_id in self.by_id
 
     def __iter__(self) -> Iterator[ModuleID]:
-        return iter(self._modules)
+        return iter(self.by_id)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self.by_id)
 
     def as_multi_rl_module(self) -> "MultiRLModule":
         """This object itself."""
@@ -64,11 +67,11 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
             ConfigError: the id is taken and `override` is False, or the modules belong to a learner.
         """
         self._check_not_of_learner("add_module(module_id=..., module_spec=...)")
-        if module_id in self._modules and not override:
+        if module_id in self.by_id and not override:
             raise ConfigError(
                 f"module {module_id!r} is there already: type override=True to put this in its place"
             )
-        self._modules[module_id] = module
+        self.by_id[module_id] = module
 
     def remove_module(self, module_id: ModuleID) -> RLModule:
         """Remove a module and return it. The modules of a learner are changed by `Learner.remove_module`.
@@ -79,7 +82,7 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
         """
         self._check_not_of_learner("remove_module(module_id)")
         module = self[module_id]
-        del self._modules[module_id]
+        del self.by_id[module_id]
         return module
 
     def _check_not_of_learner(self, call: str) -> None:
@@ -104,7 +107,7 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
 
     def get_state(self) -> dict[ModuleID, dict[str, Array]]:
         """The weights: `{module_id: {parameter name: numpy copy}}`."""
-        return {module_id: module.get_state() for module_id, module in self._modules.items()}
+        return {module_id: module.get_state() for module_id, module in self.by_id.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Load the weights of the modules in `state`; all are checked before any is changed.

@@ -62,6 +62,8 @@ class RLModule(SavesWeights):
     """The user's `module_class` that made the wrapped model, if this module wraps one."""
     _num_loads = 0
     """How often weights were loaded."""
+    _forward_pass: Callable[..., dict[str, Tensor]] | None = None
+    """What `forward_train` calls in place of `_forward_train`: while a step runs in which a backend compiles it."""
 
     def __init_subclass__(cls, *, has_modes: bool = True, **kwargs: Any) -> None:
         """Make the subclass's methods set training or inference mode.
@@ -139,7 +141,7 @@ class RLModule(SavesWeights):
         Returns:
             `{column: tensor}`: what the loss reads, such as ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B].
         """
-        outputs = self._forward_train(batch, **kwargs)
+        outputs = (self._forward_pass or self._forward_train)(batch, **kwargs)
         return self.mask_outputs(self._checked(outputs, batch, self.get_train_action_dist_cls), batch)
 
     def _checked(

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from plugrad.batch.recurrent_state import state_columns
+from plugrad.batch.forms import state_columns
 from plugrad.columns import Columns
 from plugrad.types import Array
 

@@ -23,7 +23,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.columns import Columns
 from plugrad.hooks.registry import get_algorithm
 from plugrad.learner import Learner
-from plugrad.learner.update.step_columns import as_one_minibatch
+from plugrad.learner.update.minibatches import as_one_minibatch
 from plugrad.testing.fixtures import REFERENCE, STRICT
 from plugrad.testing.tiny_learners import GradientRecorder, ReadColumns, digest, flat
 from plugrad.testing.tiny_task import LEARNED, STEPS

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.batch.recurrent_state import STATE_COLUMNS
+from plugrad.batch.forms import STATE_COLUMNS
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.hooks.learner_protocol import LearnerProtocol

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.batch.recurrent_state import flatten_states, state_names
+from plugrad.batch.forms import flatten_states, state_names
 from plugrad.columns import Columns
 from plugrad.distributions import mask_logits
 from plugrad.errors import ConfigError, PlugradError

@@ -17,8 +17,8 @@ from plugrad.learner.state.buffers import find_buffers
 from plugrad.learner.state.components import COMPONENTS
 from plugrad.learner.state.state import restore_on_error
 from plugrad.learner.update.default_hooks import TIMESTEP, apply_schedules
+from plugrad.learner.update.minibatches import find_noise_columns
 from plugrad.learner.update.optimizers import check_all_have_optimizers, count_parameters, has_parameters
-from plugrad.learner.update.step_columns import find_noise_columns
 from plugrad.learner.update.target_networks import make_target_network
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import RLModule

@@ -11,8 +11,7 @@ from plugrad.config import Config
 from plugrad.config.module_specs import names_modules, spaces_of, specs_of
 from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo, Capability
-from plugrad.hooks.dispatch import hook_methods
-from plugrad.hooks.manager import HookManager, Plugin
+from plugrad.hooks.manager import HookManager, Plugin, hook_methods
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import build_own_module

@@ -18,6 +18,7 @@ from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.update.data_parallel import WEIGHTS
 from plugrad.ops import Variable
+from plugrad.rng_streams import owner_of
 from plugrad.types import ALL_MODULES, COMPONENT_PLUGIN_STATE, Array, ModuleID, Tensor
 
 # --- a plugin's own state: `Learner.register_state`, and variables that a plugin made with `get_tensor_variable` ---
@@ -141,19 +142,6 @@ def keep_made(learner: LearnerInternals, known: Collection[int]) -> None:
             initial = np.asarray(value, variable.numpy().dtype)
             waiting = learner._restored_plugin_state.get(name)
             _add(learner, name, variable, np.array(initial), waiting)
-
-
-def owner_of(path: str, module_ids: Iterable[ModuleID]) -> ModuleID | None:
-    """The module of a path.
-
-    Args:
-        path: `<module id>/<name>`, such as the name of a random stream. Both may have slashes.
-        module_ids: the possible modules.
-
-    Returns:
-        The longest id that fits; None if none does.
-    """
-    return max((each for each in module_ids if path.startswith(f"{each}/")), key=len, default=None)
 
 
 def is_array_of_numbers(value: Any) -> bool:

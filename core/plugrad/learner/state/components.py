@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import CheckpointError, RestoreMismatchError
-from plugrad.every_nth import with_count_as_in, without_count
+from plugrad.every_nth import undelayed, with_count_as_in, without_count
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.buffers import (
     buffer_variables,
     is_array_of_numbers,
     keep_made,
-    owner_of,
     plugin_variables,
     set_plugin_state,
     with_plugin_variables,
 )
+from plugrad.learner.update.target_networks import moves_after_updates
 from plugrad.ops import Variable
+from plugrad.rng_streams import owner_of
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_PLUGIN_STATE, COMPONENT_RL_MODULE, ModuleID
 
 State = dict[str, Any]
@@ -86,6 +87,10 @@ class Component:
     def variables(self, learner: LearnerInternals) -> list[Variable]:
         """The variables that programs read and change."""
         return []
+
+    def moved(self, learner: LearnerInternals, trained: Collection[ModuleID]) -> list[Variable]:
+        """The variables that an update of the modules with these ids changes. Default: all."""
+        return self.variables(learner)
 
     def values(self, learner: LearnerInternals) -> State:
         """A copy of what updates change outside of variables. Default: the whole component if it has no parts."""
@@ -175,6 +180,19 @@ class _Optimizers(Component):
         registered = learner.registered_optimizers.values()
         return [variable for each in registered for variable in each.optimizer_adapter.variables]
 
+    def moved(self, learner: LearnerInternals, trained: Collection[ModuleID]) -> list[Variable]:
+        """Of the other modules' optimizers the learning rates: schedules and listeners move them."""
+        found: list[Variable] = []
+        for each in learner.registered_optimizers.values():
+            adapter = each.optimizer_adapter
+            if not each.modules.isdisjoint(trained):
+                found += adapter.variables
+            elif (rate := getattr(undelayed(adapter), "lr", None)) is not None:
+                found.append(rate)
+            else:  # a framework's own keeps it in its state
+                found += adapter.variables
+        return found
+
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         for full_name, each in list(learner.registered_optimizers.items()):
             if module_id in (each.module_id, *each.modules):
@@ -206,6 +224,15 @@ class _Targets(Component):
             target.follow_loads()
         # By name: equal learners may have added their modules in a different order.
         return [each for _, target in sorted(learner.targets.items()) for each in target.variables]
+
+    def moved(self, learner: LearnerInternals, trained: Collection[ModuleID]) -> list[Variable]:
+        """Also those that are updated after every update, whichever modules it trained."""
+        found: list[Variable] = []
+        for module_id, target in learner.targets.items():
+            target.follow_loads()
+            if module_id in trained or moves_after_updates(learner, module_id):
+                found += target.variables
+        return found
 
     def restore(self, learner: LearnerInternals, values: State) -> None:
         """The variables are restored already, also where an undone load had changed the modules."""
@@ -265,7 +292,8 @@ class _Counters(Component):
         return counters
 
     def values(self, learner: LearnerInternals) -> State:
-        return {name: _plain(number) for name, number in learner.counters.items()}
+        plain, counters = (int, float), learner.counters.items()  # most are: an update asks for it
+        return {name: each if type(each) in plain else _plain(each) for name, each in counters}
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
         learner.counters = {name: _plain(number) for name, number in state.items()}

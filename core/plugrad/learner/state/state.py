@@ -1,6 +1,6 @@
 """A learner's state as nested dicts: reading, checking and setting it; parts by path, such as "rl_module/p0"."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
@@ -14,7 +14,7 @@ from plugrad.learner.state.buffers import fill_missing_buffers
 from plugrad.learner.state.components import COMPONENTS, State, find_made_variables, state_variables
 from plugrad.ops import Variable
 from plugrad.rl_module import check_same_arrays
-from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
+from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID
 
 Parts = Mapping[str, Collection[str]]
 """`{component: names of its parts}`; empty where a component has no parts to choose from."""
@@ -234,21 +234,62 @@ _MADE_FOR_MODULES = ("config", "connectors", "_update_run", "_actor")
 
 
 class Snapshot:
-    """Copies of everything that an update changes.
+    """Copies of what an update changes, to undo it.
 
     Args:
         learner: a built learner.
         variables: False leaves out the variables, which are nearly all of the memory: weights, optimizers' states.
+            `copy_variables` copies some of them later.
     """
 
     def __init__(self, learner: LearnerInternals, *, variables: bool = True) -> None:
         self._learner = learner
         find_made_variables(learner)
         self._variables: list[tuple[Variable, Any]] = []
-        if variables:
-            copied = state_variables(learner)
-            self._variables = list(zip(copied, learner._snapshot_variables(copied), strict=True))
+        self._changes: dict[ModuleID, int] = {}
+        self._has_all = False
         self._values = copy_values(learner)
+        if variables:
+            self.copy_all()
+
+    def copy_variables(self, trained: Collection[ModuleID]) -> None:
+        """Copy the variables that an update of some modules changes: their parameters, slots and targets.
+
+        Also coefficients and plugins' own state, which are of no single module, and the buffers of all: the loss of one
+        module may run another.
+
+        Args:
+            trained: ids of these modules.
+        """
+        learner = self._learner
+        if self._has_all:
+            return
+        self._copy([each for part in COMPONENTS.values() for each in part.moved(learner, trained)])
+        if len(trained) < len(learner.module):
+            self._changes = {each: self._count(each) for each in learner.module if each not in trained}
+
+    def copy_all(self) -> None:
+        """Copy what was not copied yet: somebody is about to change more than an update does."""
+        if not self._has_all:
+            self._has_all, self._changes = True, {}
+            self._copy(state_variables(self._learner))
+
+    def _copy(self, variables: Sequence[Variable]) -> None:
+        known = {id(variable) for variable, _ in self._variables}
+        new = [each for each in variables if id(each) not in known] if known else variables
+        if new:
+            self._variables += zip(new, self._learner._snapshot_variables(new), strict=True)
+
+    def changed_beside(self) -> list[ModuleID]:
+        """The modules that have other weights than at the copy and were not copied: nothing can undo that."""
+        modules = self._learner.module
+        return [
+            each for each, count in self._changes.items() if each in modules and self._count(each) != count
+        ]
+
+    def _count(self, module_id: ModuleID) -> int:
+        module = self._learner.module[module_id]
+        return module._num_loads if module_id in self._learner.buffers else module._count_changes()
 
     def restore(self) -> None:
         """Restore everything."""

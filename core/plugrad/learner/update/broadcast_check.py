@@ -10,10 +10,11 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from types import MethodType
 from typing import Any
 
 from plugrad.batch import Rows
-from plugrad.batch.recurrent_state import flatten_states
+from plugrad.batch.forms import flatten_states
 from plugrad.distributions import Distribution
 from plugrad.errors import LossError
 from plugrad.hooks.author_line import author_line, in_no_library
@@ -29,9 +30,10 @@ _EXPANDING = frozenset({"expand", "BroadcastTo"})
 """Operations with one tensor by which frameworks broadcast before they compute."""
 
 Answer = tuple[dict[ModuleID, Any], Any]
-Compute = Callable[[ModuleBatches], Answer]
-Watched = Callable[[ModuleBatches], AbstractContextManager[tuple[ModuleBatches, Sequence[Operation]]]]
-"""For a minibatch: the minibatch to compute with in the block, and the operations that are recorded."""
+Compute = Callable[[LearnerInternals, ModuleBatches], Answer]
+Recording = tuple[LearnerInternals, ModuleBatches, Sequence[Operation]]
+Watched = Callable[[ModuleBatches], AbstractContextManager[Recording]]
+"""For a minibatch: the learner and the minibatch to compute with in the block, and the operations that are recorded."""
 
 
 log = logging.getLogger("plugrad")
@@ -55,20 +57,20 @@ class ShapeCheck:
         """Compute losses, and check them if they are the first ones and the backend records operations.
 
         Args:
-            compute: a function from a minibatch to losses and outputs. Traced or not.
+            compute: a function from a learner and a minibatch to losses and outputs. Traced or not.
             batch: the minibatch.
 
         Returns:
-            `compute(batch)`.
+            `compute(learner, batch)`.
 
         Raises:
             LossError: a tensor [B, B] was made by broadcasting [B] and [B, 1]; names modules, shapes and the line.
         """
         recorder = None if self.is_done else self._learner._provide("watch_operations")
         if recorder is None:
-            return compute(batch)
+            return compute(self._learner, batch)
         with recorder as operations:
-            answer = compute(batch)
+            answer = compute(self._learner, batch)
         self.is_done = True
         self._look_at(operations, self._recorded, compute, batch)
         return answer
@@ -77,7 +79,7 @@ class ShapeCheck:
         """Check the first losses if the backend records nothing: compute them once more with wrapped tensors.
 
         Args:
-            compute: a function from a minibatch to losses and outputs, outside the backend's autograd. Traced or not.
+            compute: as in `check`, outside the backend's autograd.
             batch: the minibatch.
 
         Raises:
@@ -117,21 +119,23 @@ class ShapeCheck:
         with (
             self._metrics_kept(),
             buffers_unchanged(self._learner),
-            record(batch) as (rows, operations),
+            record(batch) as (learner, rows, operations),
             suppress(Exception),
         ):
-            compute(rows)
+            compute(learner, rows)
         return operations
 
     @contextmanager
-    def _recorded(self, batch: ModuleBatches) -> Iterator[tuple[ModuleBatches, Sequence[Operation]]]:
+    def _recorded(self, batch: ModuleBatches) -> Iterator[Recording]:
         with self._learner._provide("watch_operations") as operations:
-            yield batch, operations
+            yield self._learner, batch, operations
 
     @contextmanager
-    def _wrapped(self, batch: ModuleBatches) -> Iterator[tuple[ModuleBatches, Sequence[Operation]]]:
-        with record_losses(self._learner) as recorder:
-            yield recorder.rows(batch), recorder.operations
+    def _wrapped(self, batch: ModuleBatches) -> Iterator[Recording]:
+        recorder = OpRecorder()
+        learner = _on_wrapped_tensors(self._learner, recorder)
+        with learner.metrics.step():
+            yield learner, recorder.rows(batch), recorder.operations
 
     def _where(self, operation: Operation) -> str:
         is_authors = in_no_library(self._learner.plugins, self._learner.backend_info)
@@ -433,33 +437,21 @@ class _ModulesOnTensors(_OnTensors, Mapping[ModuleID, Any]):
         return len(self._whole)
 
 
-@contextmanager
-def record_losses(learner: LearnerInternals) -> Iterator[OpRecorder]:
-    """Let a learner compute losses with wrapped tensors, without reporting metrics.
+def _on_wrapped_tensors(learner: LearnerInternals, recorder: OpRecorder) -> LearnerInternals:
+    """A copy of a learner that computes losses with wrapped tensors and reports no metrics; the learner stays as it is.
 
-    Args:
-        learner: in a step, outside of the backend's autograd.
-
-    Yields:
-        The recorder, which wraps tensors and records operations on them.
+    Its hooks and methods are bound to it; what it has besides, it shares with the learner.
     """
-    recorder = OpRecorder()
+    made: LearnerInternals = object.__new__(type(learner))
+    attributes = vars(made)
+    for name, value in vars(learner).items():
+        is_bound = isinstance(value, MethodType) and value.__self__ is learner
+        attributes[name] = MethodType(value.__func__, made) if is_bound else value
     ops: Any = WatchedOps(learner.ops)
-    instead = {
-        "ops": ops,
-        "module": _ModulesOnTensors(learner.module, recorder),
-        "targets": {module_id: _OnTensors(each, recorder) for module_id, each in learner.targets.items()},
-        "metrics": Metrics(ops, learner._convert_to_numpy),
-    }
-    before = {name: getattr(learner, name) for name in instead}
-    _set_all(learner, instead)
-    try:
-        with learner.metrics.step():
-            yield recorder
-    finally:
-        _set_all(learner, before)
-
-
-def _set_all(learner: LearnerInternals, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        setattr(learner, name, value)
+    attributes.update(
+        ops=ops,
+        module=_ModulesOnTensors(learner.module, recorder),
+        targets={module_id: _OnTensors(each, recorder) for module_id, each in learner.targets.items()},
+        metrics=Metrics(ops, learner._convert_to_numpy),
+    )
+    return made

@@ -8,7 +8,7 @@ import numpy as np
 
 from plugrad.batch import refuse
 from plugrad.batch.batch_errors import batch_error
-from plugrad.batch.recurrent_state import STATE_COLUMNS, state_columns
+from plugrad.batch.forms import STATE_COLUMNS, state_columns
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
 from plugrad.episodes import MASKS, OWN, SingleAgentEpisode, episodes_by_module

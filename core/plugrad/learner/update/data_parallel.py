@@ -17,7 +17,7 @@ from plugrad.collective import Collective
 from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.update.step_columns import shard_step_columns, step_columns_id
+from plugrad.learner.update.minibatches import shard_step_columns, step_columns_id
 from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
 

@@ -196,7 +196,7 @@ def filter_param_dict_for_optimizer(
     registered = registration_of(learner, optimizer)
     if isinstance(param_dict, FlatGradients):
         part = param_dict.only([registered.layout])
-        if len(part) or not layouts_in(param_dict, [registered.layout]):
+        if part.layouts or not layouts_in(param_dict, [registered.layout]):
             return part
     return {ref: param_dict[ref] for ref in registered.refs if param_dict.get(ref) is not None}
 

@@ -7,13 +7,13 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from plugrad.batch import Batch
-from plugrad.hooks.backend_spec import BackendSpec, Capability, Program
+from plugrad.hooks.backend_spec import BackendSpec, Capability, Program, StepContext
 from plugrad.hooks.read_numbers import ReadNumbers
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import why_not_here
 from plugrad.learner.state.buffers import plugin_variables
 from plugrad.learner.state.components import find_made_variables, state_variables
-from plugrad.learner.update.given_columns import columns_to_numpy
+from plugrad.learner.update.checks import columns_to_numpy
 from plugrad.learner.update.minibatches import Order, chunks, pad_rows
 from plugrad.learner.update.step import Reads, make_step
 from plugrad.types import GRADIENT_STEPS, Array, ModuleBatches, ModuleID, Tensor
@@ -69,8 +69,8 @@ class Programs:
         Or if plugins have registered state since.
         """
         find_made_variables(self._learner)
-        if [*plugin_variables(self._learner)] != self._plugin_state:
-            self._plugin_state = [*plugin_variables(self._learner)]
+        if (names := [*plugin_variables(self._learner)]) != self._plugin_state:
+            self._plugin_state = names
             self._made.clear()
         num_loads = [each._num_loads for each in self._learner.module.values()]
         if num_loads != self._num_loads:
@@ -110,11 +110,11 @@ class Programs:
         step, variables = make_step(learner, reads), state_variables(learner)
         program: Program | None = None
 
-        def noted(minibatch: ModuleBatches) -> dict[str, Tensor]:
+        def noted(minibatch: ModuleBatches, *context: StepContext) -> dict[str, Tensor]:
             if program is None or not program.keeps_numbers or learner.program_batch is not None:
-                return step(minibatch)
+                return step(minibatch, *context)
             with self._numbers.noted():
-                return step(minibatch)
+                return step(minibatch, *context)
 
         program = learner._compile_update(noted, variables, "none" if reason else mode)
         if reason:

@@ -1,6 +1,7 @@
 """One call of `Learner.update`: check, prepare, run the program, report; and restore after an error."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from numbers import Real
@@ -17,7 +18,20 @@ from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.structured_observations import batch_in_rows, episodes_in_rows
 from plugrad.learner.state.buffers import average_buffers
 from plugrad.learner.state.state import Snapshot
-from plugrad.learner.update import nonfinite
+from plugrad.learner.update.checks import (
+    NONFINITE,
+    batch_error,
+    columns_to_numpy,
+    count_skipped,
+    drop_minibatches,
+    nan_losses,
+    nonfinite_parameters,
+    nonfinite_rows,
+    own_columns,
+    report_means,
+    step_error,
+    text_errors,
+)
 from plugrad.learner.update.connectors import run_pipeline
 from plugrad.learner.update.data_parallel import (
     all_reduce_metrics,
@@ -28,25 +42,21 @@ from plugrad.learner.update.data_parallel import (
     with_part_weights,
 )
 from plugrad.learner.update.default_hooks import TIMESTEP
-from plugrad.learner.update.given_columns import columns_to_numpy, own_columns, text_errors
 from plugrad.learner.update.minibatches import (
     MinibatchSpec,
     Order,
+    add_step_columns,
     minibatch_indices,
     pad_minibatches,
     prepare_batch,
 )
-from plugrad.learner.update.nonfinite import NONFINITE
 from plugrad.learner.update.optimizers import check_all_have_optimizers, check_no_late_parameters
 from plugrad.learner.update.programs import PreparedProgram, Programs
 from plugrad.learner.update.step import Reads
-from plugrad.learner.update.step_columns import add_step_columns
 from plugrad.types import ALL_MODULES, GRADIENT_STEPS, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
-NOT_UNDONE = (
-    "undo=False: the update was not undone, and the learner refuses to train, act and save until "
-    "restore_from_path"
-)
+STEP_HOOKS = {"update", "differentiate", "compute_gradients", "postprocess_gradients", "apply_gradients"}
+"""Where none of these is an author's, a gradient step changes the modules of its minibatch alone."""
 
 
 class UpdateRun:
@@ -61,6 +71,15 @@ class UpdateRun:
         self._learner = learner
         self._checks = BatchChecks()
         self._programs = programs or Programs(learner)
+        config = learner.config
+        self._undo = config.undo
+        self._steps_only_trained = not any(map(learner._hooks.is_authors, STEP_HOOKS))
+        self._minibatches = MinibatchSpec(
+            config.minibatch_size,
+            config.num_epochs,
+            config.shuffle_batch_per_epoch,
+            accumulate=config.accumulate,
+        )
 
     def minibatch_spec(
         self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
@@ -76,14 +95,15 @@ class UpdateRun:
         Returns:
             How the batch is divided.
         """
-        config = self._learner.config
-        return MinibatchSpec(
-            config.minibatch_size if minibatch_size is None else minibatch_size,
-            config.num_epochs if num_epochs is None else num_epochs,
-            config.shuffle_batch_per_epoch if shuffle is None else shuffle,
-            total,
-            config.accumulate,
-        )
+        given: dict[str, Any] = {
+            "minibatch_size": minibatch_size,
+            "num_epochs": num_epochs,
+            "shuffle": shuffle,
+        }
+        changed = {name: value for name, value in given.items() if value is not None}
+        if total:
+            changed["num_total_minibatches"] = total
+        return replace(self._minibatches, **changed) if changed else self._minibatches
 
     def update(
         self,
@@ -105,13 +125,19 @@ class UpdateRun:
         """
         learner, clock = self._learner, _Clock()
         check_timesteps(timesteps)
-        snapshot = Snapshot(learner, variables=learner.config.undo)
+        snapshot = Snapshot(learner, variables=False)
+        learner._keep_for_undo()  # of an update around this one: a listener may train
+        around, learner._undo_copy = learner._undo_copy, snapshot if self._undo else None
         has_begun = False
         try:
             given = self.columns(batch, episodes)
             columns, sample_counts = prepare_batch(learner, own_columns(learner, given), self._checks)
             rows = {module_id: each.steps for module_id, each in sample_counts.items()}
             columns = self._trained_columns(columns, rows, batch)
+            if self._undo and self._steps_only_trained:
+                snapshot.copy_variables(columns)
+            elif self._undo:
+                snapshot.copy_all()
             clock.lap("connectors")
             has_begun = True
             learner.notify("update_begun", timesteps=timesteps)
@@ -132,12 +158,18 @@ class UpdateRun:
             learner.metrics.end_update(is_done=True)
         except BaseException as error:
             learner.metrics.end_update(is_done=False)
+            changed = snapshot.changed_beside()
             snapshot.restore()
             learner.weights_version += 1
-            if has_begun and not learner.config.undo:
+            if (has_begun and not self._undo) or changed:
                 learner._failure = f"{type(error).__name__}: {error}"
-                error.add_note(NOT_UNDONE)
+                error.add_note(
+                    f"{_not_undone(changed)}, and the learner refuses to train, act and save until "
+                    "restore_from_path"
+                )
             raise
+        finally:
+            learner._undo_copy = around
         return results
 
     def rehearse(self, batch: Any, spec: MinibatchSpec) -> None:
@@ -217,11 +249,12 @@ class UpdateRun:
             columns, order, partial(self._train_minibatches, prepared, spec), prepared.reads, snapshot
         )
         clock.lap("convert")
-        num_steps, num_minibatches = _num_steps(finite), _num_steps(order)
+        num_minibatches = _num_steps(order)
+        num_steps = num_minibatches if finite is order else _num_steps(finite)
         means = (
             self._train_minibatches(prepared, spec, columns, finite)
             if num_steps
-            else nonfinite.nan_losses(only_modules(columns))
+            else nan_losses(only_modules(columns))
         )
         if is_first:
             check_no_late_parameters(learner, columns)
@@ -230,9 +263,9 @@ class UpdateRun:
         num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
         if num_bad and learner.config.nonfinite == "raise":
             parameters = self._find_nonfinite_parameters(spec, columns, finite, snapshot)
-            raise nonfinite.step_error(learner, num_bad, num_steps, means, parameters)
-        nonfinite.report_means(learner, means, num_bad, num_steps)
-        nonfinite.count_skipped(learner, num_minibatches - num_steps + num_bad, num_minibatches)
+            raise step_error(learner, num_bad, num_steps, means, parameters)
+        report_means(learner, means, num_bad, num_steps)
+        count_skipped(learner, num_minibatches - num_steps + num_bad, num_minibatches)
         learner.counters[GRADIENT_STEPS] = learner.counters.get(GRADIENT_STEPS, 0) + num_steps
         clock.lap("update")
 
@@ -242,12 +275,14 @@ class UpdateRun:
         """Train on these minibatches; returns the means of their metrics."""
         learner = self._learner
         if learner.collective is not None:
-            columns, order = shard(
-                learner.collective, _batch_to_numpy(learner, columns), order, spec.accumulate
-            )
-        columns, order = with_part_weights(columns, order, spec.accumulate)
+            arrays = {module_id: columns_to_numpy(learner, each) for module_id, each in columns.items()}
+            columns, order = shard(learner.collective, arrays, order, spec.accumulate)
+        if spec.accumulate > 1:
+            columns, order = with_part_weights(columns, order, spec.accumulate)
         if prepared.program.static_minibatches:
             columns, order = pad_minibatches(columns, order, spec.accumulate)
+        if learner.collective is None:
+            return prepared.means(columns, order)
         with exchange_errors(learner):
             own = prepared.means(columns, order)
         means = all_reduce_metrics(learner, own, columns)
@@ -267,28 +302,28 @@ class UpdateRun:
         Raises:
             NonFiniteBatchError: there are some, and `nonfinite="raise"`.
         """
-        bad = nonfinite.nonfinite_rows(self._learner, only_modules(columns))
+        bad = nonfinite_rows(self._learner, columns)
         if bad and not reads:
-            before = snapshot if self._learner.config.undo else Snapshot(self._learner)
+            before = snapshot if self._undo else Snapshot(self._learner)
             run(columns, order)  # only to see which columns are read
             before.restore_variables()
         bad = {where: rows for where, rows in bad.items() if where in reads}
         if bad and self._learner.config.nonfinite == "raise":
-            raise nonfinite.batch_error(self._learner, columns, bad)
-        return nonfinite.drop_minibatches(order, bad) if bad else order
+            raise batch_error(self._learner, columns, bad)
+        return drop_minibatches(order, bad) if bad else order
 
     def _find_nonfinite_parameters(
         self, spec: MinibatchSpec, columns: batches.Batch, order: Order, snapshot: Snapshot
     ) -> list[ParamRef]:
         """Take the same steps again and check the gradient of each parameter; none with `undo=False`."""
         learner = self._learner
-        if not learner.config.undo:
+        if not self._undo:
             return []
         snapshot.restore_variables()
         learner.names_parameters = True
         try:
             prepared = self._programs.of(columns, naming=True)
-            return nonfinite.nonfinite_parameters(self._train_minibatches(prepared, spec, columns, order))
+            return nonfinite_parameters(self._train_minibatches(prepared, spec, columns, order))
         finally:
             learner.names_parameters = False
 
@@ -328,21 +363,28 @@ class UpdateRun:
         return results
 
     def _report_update(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
-        learner, take = self._learner, self._learner.metrics.take_numbers
+        learner, size = self._learner, "num_trainable_parameters"
         version = learner.counters["weights_seq_no"]
-        without_rows = sum(not each for each in rows.values())
-        take(ALL_MODULES, {"weights_seq_no": version, "num_modules_without_rows": without_rows})
-        sizes: dict[ModuleID, int] = {}
-        for module_id in columns:
-            take(module_id, {"weights_seq_no": version})
+        found: dict[ModuleID, dict[str, float]] = {
+            module_id: {"weights_seq_no": version} for module_id in (ALL_MODULES, *columns)
+        }
+        found[ALL_MODULES]["num_modules_without_rows"] = list(rows.values()).count(0)
         for each in learner.registered_optimizers.values():
-            if each.module_id in (ALL_MODULES, *columns):
-                sizes[each.module_id] = sizes.get(each.module_id, 0) + each.layout.size
-                rate = float(learner._get_optimizer_lr(each.optimizer))
-                take(each.module_id, {f"{each.name}_learning_rate": rate})
-        for module_id, size in sizes.items():
-            take(module_id, {"num_trainable_parameters": size})
-        take(ALL_MODULES, {f"time/{stage}": seconds for stage, seconds in clock.laps.items()})
+            if (own := found.get(each.module_id)) is not None:
+                own[f"{each.name}_learning_rate"] = float(learner._get_optimizer_lr(each.optimizer))
+                own[size] = own.get(size, 0) + each.layout.size
+        found[ALL_MODULES] |= {f"time/{stage}": seconds for stage, seconds in clock.laps.items()}
+        for module_id, numbers in found.items():
+            learner.metrics.take_numbers(module_id, numbers)
+
+
+def _not_undone(changed: Sequence[ModuleID]) -> str:
+    if not changed:
+        return "undo=False: the update was not undone"
+    return (
+        f"the weights of {', '.join(changed)}, which this update did not train, were changed while it ran and are not "
+        "undone (learner.set_weights() would have been)"
+    )
 
 
 def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:
@@ -377,10 +419,6 @@ class _Clock:
         now = perf_counter()
         self.laps[stage] = now - self._last
         self._last = now
-
-
-def _batch_to_numpy(learner: LearnerInternals, columns: batches.Batch) -> batches.Batch:
-    return {module_id: columns_to_numpy(learner, each) for module_id, each in columns.items()}
 
 
 def check_timesteps(timesteps: Any) -> None:

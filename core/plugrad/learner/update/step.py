@@ -1,6 +1,8 @@
 """One gradient step on one minibatch, which `accumulate` may divide into parts. Traced by programs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -16,21 +18,22 @@ from plugrad.gradients import (
     flat_of,
     layouts_in,
 )
+from plugrad.hooks.backend_spec import Step, StepContext
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.buffers import copy_buffers, restore_buffers
 from plugrad.learner.update.broadcast_check import ShapeCheck
+from plugrad.learner.update.checks import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.update.data_parallel import (
     mark_nonfinite,
     minibatch_weights,
     scale_losses,
     scale_metrics,
 )
-from plugrad.learner.update.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
+from plugrad.learner.update.minibatches import join_step_columns
 from plugrad.learner.update.optimizers import check_gradient_names, merge_gradients
-from plugrad.learner.update.step_columns import join_step_columns
 from plugrad.metrics import SEPARATOR
-from plugrad.ops import Variable
+from plugrad.ops import Ops, Variable
 from plugrad.schedules import ConfigView
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
@@ -40,9 +43,10 @@ PartWeights: TypeAlias = Mapping[ModuleID, Tensor] | None
 """`{module_id: scalar}` of one part, 1 on average; None: all parts count alike."""
 Reads = set[tuple[ModuleID, str]]
 """`{(module id, column)}`."""
+_PLAIN = StepContext()
 
 
-def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatches], dict[str, Tensor]]:
+def make_step(learner: LearnerInternals, reads: Reads) -> Step:
     """Make the step function, which a backend loops over or compiles.
 
     Args:
@@ -50,18 +54,21 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
         reads: filled with the columns that forward passes and losses read, when the first minibatch is run or traced.
 
     Returns:
-        `step(minibatch) -> {metric: scalar tensor}`.
+        `step(minibatch, context) -> {metric: scalar tensor}`.
     """
 
     watch = ShapeCheck(learner)
 
-    def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
-        learner.shape_check = watch
+    def step(minibatch: ModuleBatches, context: StepContext = _PLAIN) -> dict[str, Tensor]:
+        if context.forward_train is not None:
+            with forward_passes(learner, context.forward_train):
+                return step(minibatch, replace(context, forward_train=None))
+        learner.shape_check, learner._step_context = watch, context
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as modules:
-            rows = join_step_columns(minibatch, modules)
+            rows = modules if len(modules) == len(minibatch) else join_step_columns(minibatch, modules)
             if not watch.is_done:
-                watch.try_out(partial(_compute, learner), _parts(rows, learner.config.accumulate)[0])
+                watch.try_out(_compute, _parts(rows, learner.config.accumulate)[0])
             _, losses, _ = learner._update(rows)
             if not reads:
                 reads.update(
@@ -73,6 +80,22 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
             return scale_metrics(learner, metrics, rows)
 
     return step
+
+
+@contextmanager
+def forward_passes(learner: LearnerInternals, run: Callable[..., dict[str, Tensor]]) -> Iterator[None]:
+    """While it lasts, `run(module_id, forward, batch, **kwargs)` computes what a module's `forward_train` computes.
+
+    Not in place of the public method: that one sets the mode, checks, and may be a user's.
+    """
+    modules = [(each, learner.module[each]) for each in learner.trainable_module_ids]
+    for module_id, module in modules:
+        module._forward_pass = partial(run, module_id, module._forward_train)
+    try:
+        yield
+    finally:
+        for _, module in modules:
+            module._forward_pass = None
 
 
 @hookimpl
@@ -88,26 +111,29 @@ def update(
     ]
 
     def differentiate(part: ModuleBatches, weights: PartWeights) -> Answer:
-        answer: Answer = learner._differentiate(
-            variables, partial(_forward_and_losses, learner, part, weights)
+        losses = partial(_forward_and_losses, learner, part, weights)
+        answer: Answer = learner._step_context.differentiate(
+            partial(learner._differentiate, variables, losses)
         )
-        check_gradient_names(answer[2], learner.layouts, "compute_gradients")
+        check_gradient_names(answer[2], layouts, "compute_gradients")
         return answer
 
-    buffers = copy_buffers(learner, batch)
+    layouts, buffers = learner.layouts, copy_buffers(learner, batch)
     with learner.metrics.step() as metrics:
         if learner.config.accumulate == 1:
             losses, fwd_out, raw = differentiate(batch, None)
         else:
             losses, fwd_out, raw = accumulate_gradients(learner, batch, differentiate)
-        reduced = learner._reduce_gradients(mark_nonfinite(learner, losses, raw))
-        metrics.update(learner._finish_step(partial(_finish, learner, batch, buffers, losses, raw, reduced)))
+        own = raw if learner.weights is None else mark_nonfinite(learner, losses, raw)
+        finish = partial(_finish, learner, batch, layouts, buffers, losses, raw)
+        metrics.update(learner._step_context.finish(partial(finish, learner._reduce_gradients(own))))
     return fwd_out, dict(losses), metrics
 
 
 def _finish(
     learner: LearnerInternals,
     batch: ModuleBatches,
+    layouts: Sequence[Layout],
     buffers: Sequence[tuple[Variable, Tensor]],
     losses: Mapping[ModuleID, Tensor],
     raw: Gradients,
@@ -116,11 +142,12 @@ def _finish(
     """The part of a step after the exchange of gradients; returns the metrics of the whole step."""
     with learner.metrics.step() as metrics:
         gradients = learner.postprocess_gradients(reduced)
-        check_gradient_names(gradients, learner.layouts, "postprocess_gradients")
+        check_gradient_names(gradients, layouts, "postprocess_gradients")
         if learner.weights is None:
-            learner.finite = _all_finite(learner, losses, raw, gradients)
+            learner.finite = _all_finite(learner.ops, layouts, losses, raw, gradients)
         else:  # losses and raw gradients are this learner's own; all must decide by values that all have
-            learner.finite = _all_finite(learner, {}, reduced, gradients)
+            learner.finite = _all_finite(learner.ops, layouts, {}, reduced, gradients)
+        learner.is_guarded = learner.config.nonfinite == "skip" or learner.names_parameters
         try:
             learner.apply_gradients(gradients)
             _move_targets(learner, batch)
@@ -129,7 +156,8 @@ def _finish(
             if learner.names_parameters:
                 _report_parameters(learner, (raw, gradients))
         finally:
-            learner.finite = None  # in a traced program it is a symbol that is invalid afterwards
+            # In a traced program it is a symbol that is invalid afterwards.
+            learner.finite, learner.is_guarded = None, False
         return dict(metrics)
 
 
@@ -146,8 +174,12 @@ def _forward_and_losses(
     if learner.shape_check.is_done:
         losses, fwd_out = _compute(learner, batch)
     else:
-        losses, fwd_out = learner.shape_check.check(partial(_compute, learner), batch)
-    return scale_part_losses(scale_losses(learner, losses), weights), fwd_out
+        losses, fwd_out = learner.shape_check.check(_compute, batch)
+    if learner.weights is not None:
+        losses = scale_losses(learner, losses)
+    if weights is not None:
+        losses = {module_id: loss * weights[module_id] for module_id, loss in losses.items()}
+    return dict(losses), fwd_out
 
 
 def _compute(learner: LearnerInternals, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
@@ -212,16 +244,19 @@ def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) 
 
 
 def _all_finite(
-    learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients
+    ops: Ops,
+    layouts: Sequence[Layout],
+    losses: Mapping[ModuleID, Tensor],
+    raw: Gradients,
+    gradients: Gradients,
 ) -> Tensor:
     """One boolean scalar, from the losses and the norm of each optimizer's gradients, which clipping computes anyway.
 
     The gradients are checked before clipping, because clipping by value hides an infinity, and again if a hook changed
     them in a way that may make them non-finite.
     """
-    ops = learner.ops
     terms = list(losses.values())
-    for layout in learner.layouts:
+    for layout in layouts:
         came = flat_of(ops, raw, layout) if layouts_in(raw, [layout]) else None
         goes = flat_of(ops, gradients, layout) if layouts_in(gradients, [layout]) else None
         made_of = gradients.source(layout) if isinstance(gradients, FlatGradients) else None
@@ -254,16 +289,13 @@ def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) 
     """
     if not isinstance(gradients_dict, FlatGradients):
         check_gradient_names(gradients_dict, learner.layouts, "postprocess_gradients")
+    by_module: dict[ModuleID, list[Gradients]] = {}
+    for each in learner.registered_optimizers.values():
+        part = learner.filter_param_dict_for_optimizer(gradients_dict, each.optimizer)
+        by_module.setdefault(each.module_id, []).append(part)
     parts = []
-    for module_id in dict.fromkeys(each.module_id for each in learner.registered_optimizers.values()):
-        own = merge_gradients(
-            learner,
-            [
-                learner.filter_param_dict_for_optimizer(gradients_dict, each.optimizer)
-                for each in learner.registered_optimizers.values()
-                if each.module_id == module_id
-            ],
-        )
+    for module_id, of_module in by_module.items():
+        own = merge_gradients(learner, of_module)
         if len(own):
             config = learner.config_view(module_id)
             part = learner.postprocess_gradients_for_module(
@@ -356,21 +388,6 @@ def accumulate_gradients(
             registered.clear()
         registered.update(metrics)
     return losses, outputs, FlatGradients(learner.ops, list(slopes.items()))
-
-
-def scale_part_losses(losses: Mapping[ModuleID, Tensor], weights: PartWeights) -> dict[ModuleID, Tensor]:
-    """Each loss times the weight of its module in one part. Traced.
-
-    Args:
-        losses: `{module_id: scalar}`.
-        weights: `{module_id: scalar}`; None: 1.
-
-    Returns:
-        `{module_id: scalar}`.
-    """
-    if weights is None:
-        return dict(losses)
-    return {module_id: loss * weights[module_id] for module_id, loss in losses.items()}
 
 
 def _part_weights(learner: LearnerInternals, n: int) -> PartWeights:

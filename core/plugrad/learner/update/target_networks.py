@@ -6,7 +6,7 @@ state, and a failed update restores them.
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from plugrad.gradients import FlatVariable, Layout
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
+
+if TYPE_CHECKING:
+    from plugrad.learner.internals import LearnerInternals
 
 LAST_TARGET_UPDATE_TS = "last_target_update_ts"
 LAST_TARGET_UPDATE_ROWS = "last_target_update_rows"
@@ -43,7 +46,11 @@ class TargetNetwork:
     """
 
     def __init__(
-        self, learner: LearnerProtocol, module_id: ModuleID, names: Collection[str], every: int | None = None
+        self,
+        learner: "LearnerInternals",
+        module_id: ModuleID,
+        names: Collection[str],
+        every: int | None = None,
     ) -> None:
         self._learner = learner
         self._module_id = module_id
@@ -139,6 +146,7 @@ class TargetNetwork:
         Returns:
             Whether the target was updated.
         """
+        self._learner._keep_for_undo()
         counters = self._learner.counters
         last, number = f"{counted}/{self._module_id}", f"{NUM_TARGET_UPDATES}/{self._module_id}"
         before = counters.get(last, 0)
@@ -206,7 +214,7 @@ class TargetNetwork:
 
 
 def make_target_network(
-    learner: LearnerProtocol, module_id: ModuleID, config: Config
+    learner: "LearnerInternals", module_id: ModuleID, config: Config
 ) -> TargetNetwork | None:
     """The target network of a module.
 
@@ -230,8 +238,8 @@ def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) ->
         timestep: environment steps so far; None: trained rows are counted instead.
     """
     for module_id, target in learner.targets.items():
-        config = learner.config.get_config_for_module(module_id)
-        if getattr(config, "target_update", None) == "update":
+        if moves_after_updates(learner, module_id):
+            config = learner.config.get_config_for_module(module_id)
             trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
             now, unit = (
                 (trained, LAST_TARGET_UPDATE_ROWS) if timestep is None else (timestep, LAST_TARGET_UPDATE_TS)
@@ -241,6 +249,16 @@ def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) ->
                 older = learner.counters.get(f"{LAST_TARGET_UPDATE_TS}/{module_id}", 0)
                 learner.counters[f"{unit}/{module_id}"] = older if older <= now else 0
             target.update(tau=config.tau, every=config.target_network_update_freq, now=now, counted=unit)
+
+
+def moves_after_updates(learner: LearnerProtocol, module_id: ModuleID) -> bool:
+    """Whether the target network of a module is updated after each update: `target_update="update"`.
+
+    Args:
+        learner: that has the target network.
+        module_id: whose.
+    """
+    return getattr(learner.config.get_config_for_module(module_id), "target_update", None) == "update"
 
 
 def steps_between_moves(config: Any) -> int | None:

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from plugrad.action_rows import from_leaves, is_structured, structure_leaves
-from plugrad.batch.recurrent_state import state_columns
+from plugrad.batch.forms import state_columns
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError

@@ -307,7 +307,9 @@ def _attributes(owner: Any) -> dict[str, Any]:
 _OF_A_STEP = frozenset(
     {
         "finite",
+        "is_guarded",
         "shape_check",
+        "_step_context",
         "weights",
         "part_weights",
         "metrics",

@@ -1,21 +1,116 @@
-"""NaN and infinity in columns that the loss reads, in losses and in gradients: reported as errors, or skipped.
+"""What an update refuses or skips: other frameworks' tensors, objects and texts in a batch, and NaN and infinity.
 
 A batch is checked directly, because a clip or a minimum in the loss may hide an infinity. Losses and gradients are
 checked in the program, with one flag per step (`plugrad.learner.update.step`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from plugrad.batch import Batch
+from plugrad.batch import Batch, refuse
 from plugrad.columns import Columns
-from plugrad.errors import NonFiniteBatchError, NonFiniteError
+from plugrad.errors import MissingColumnError, NonFiniteBatchError, NonFiniteError
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.state.buffers import owner_of
 from plugrad.metrics import SEPARATOR
+from plugrad.rng_streams import owner_of
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
+
+_ABOUT_ROWS = {Columns.INFOS, Columns.EPS_ID, Columns.AGENT_ID, Columns.MODULE_ID}
+_NUMBERS = {value for name, value in vars(Columns).items() if name.isupper()} - _ABOUT_ROWS
+"""Columns that are numbers wherever they are: their objects and texts are refused by the check of the batch."""
+
+
+def own_columns(learner: LearnerInternals, columns: Batch) -> Batch:
+    """The columns that the learner may compute with.
+
+    Args:
+        learner: the learner, whose tensors stay as they are.
+        columns: by module; arrays and tensors.
+
+    Returns:
+        Tensors of other frameworks as numpy arrays; no columns of objects or texts, but those that must be numbers.
+
+    Raises:
+        BatchError: a tensor of another framework cannot be read as an array.
+    """
+    tensors: type | None = None
+    found: Batch = {}
+    for module_id, each in columns.items():
+        own = found[module_id] = dict(each)
+        for column, values in each.items():
+            if isinstance(values, np.ndarray):
+                if values.dtype.kind in "OSU" and _is_text(column, values):
+                    del own[column]
+                continue
+            tensors = tensors or type(learner.ops.asarray(0.0))
+            if not isinstance(values, tensors):
+                own[column] = _as_numpy(module_id, column, values)
+    return found
+
+
+def _is_text(column: str, values: Any) -> bool:
+    """Whether no loss can compute with it, and it is no column that must be numbers."""
+    return isinstance(values, np.ndarray) and values.dtype.kind in "OSU" and column not in _NUMBERS
+
+
+def _as_numpy(module_id: ModuleID, column: str, values: Any) -> Array:
+    name = f"{type(values).__module__.partition('.')[0]}'s {type(values).__name__}"
+    try:
+        array: Array = np.asarray(values)
+    except Exception as error:  # another framework's: of a device, or of a dtype that numpy lacks
+        refuse(module_id, column, *_what_to_type(name, str(error)))
+    if array.shape != tuple(values.shape):
+        refuse(module_id, column, *_what_to_type(name, f"numpy reads shape {list(array.shape)}"))
+    return array
+
+
+def _what_to_type(name: str, why: str) -> tuple[str, str]:
+    expected = "an array, or a tensor of the learner's framework on any device"
+    return (
+        expected,
+        f"{name}, which is no array here ({why}): give a float32 array, such as its .numpy() on the CPU",
+    )
+
+
+@contextmanager
+def text_errors(given: Batch) -> Iterator[None]:
+    """A block in which a column of objects or texts that is read after all is called that, not missing.
+
+    Args:
+        given: by module, before `own_columns`.
+
+    Raises:
+        BatchError: such a column is read.
+    """
+    try:
+        yield
+    except MissingColumnError as error:
+        # A column that a model does not return is of no module's batch.
+        module_id, column = str(error.facts.get("module_id")), str(error.facts.get("column"))
+        columns: Mapping[str, Any] = given.get(module_id, {})
+        if column in columns and _is_text(column, columns[column]):
+            refuse(module_id, column, "numbers or booleans", f"dtype {columns[column].dtype}")
+        raise
+
+
+def columns_to_numpy(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, Array]:
+    """The columns of one module as numpy arrays.
+
+    Args:
+        learner: the learner, whose backend converts tensors.
+        columns: arrays and tensors.
+
+    Returns:
+        `{column: array}`; arrays are not copied.
+    """
+    return {
+        column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)
+        for column, values in columns.items()
+    }
+
 
 MAX_SKIPPED_UPDATES = 10
 """With `nonfinite="skip"`, it is an error if this many updates in a row skip all their minibatches."""
@@ -45,7 +140,13 @@ def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
     """
     found: BadRows = {}
     for module_id, each in columns.items():
+        if module_id.startswith(SEPARATOR):
+            continue  # made by the learner itself
         for column, values in each.items():
+            if isinstance(values, np.ndarray) and (
+                values.dtype.kind != "f" or (values.dtype.itemsize <= 4 and np.isfinite(values).all())
+            ):
+                continue
             bad = _bad(learner, column, values)
             if bad is not None:
                 found[module_id, column] = np.any(bad.reshape(len(bad), -1), axis=1)
