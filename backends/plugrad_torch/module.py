@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from plugrad.networks import Network
 from plugrad.observations import is_structured, model_space, row_shape, row_space
 from plugrad.ops import Ops
 from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
+from plugrad.spaces.kinds import is_one_hot
 from plugrad.types import Array
 from plugrad_torch import threads
 from plugrad_torch.devices import ops_on
@@ -170,8 +170,7 @@ def _tensors_in(columns: Any) -> Iterator[Tensor]:
 
 def _first_observation(space: Any) -> Array:
     """Zeros [1, ...] for a model's first call, of the dtype that env runners store; choices as they are."""
-    is_choice = isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete)
-    stored = space if is_choice else row_space(space) if is_structured(space) else model_space(space)
+    stored = space if is_one_hot(space) else row_space(space) if is_structured(space) else model_space(space)
     return np.zeros((1, *row_shape(space)), stored.dtype)
 
 

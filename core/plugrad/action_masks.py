@@ -11,6 +11,8 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.errors import ConfigError
+from plugrad.spaces.kinds import sizes_of_choices
+from plugrad.spaces.structure import leaves
 from plugrad.types import Array
 
 
@@ -20,22 +22,17 @@ def choice_sizes(space: gym.Space[Any]) -> tuple[int, ...]:
     Raises:
         ConfigError: a part of the space is not discrete.
     """
-    match space:
-        case gym.spaces.Discrete(n=n):
-            return (int(n),)
-        case gym.spaces.MultiDiscrete(nvec=nvec):
-            return tuple(int(n) for n in nvec.ravel())
-        case gym.spaces.MultiBinary(shape=shape):
-            return (2,) * int(np.prod(shape))
-        case gym.spaces.Tuple(spaces=parts):
-            return tuple(size for part in parts for size in choice_sizes(part))
-        case gym.spaces.Dict(spaces=named):
-            return tuple(size for part in named.values() for size in choice_sizes(part))
-    raise ConfigError(
-        f"an action mask needs discrete actions, found {space}: leave the mask out, or change the actions with a "
-        "gymnasium.ActionWrapper",
-        action_space=space,
-    )
+    sizes: list[int] = []
+    for _, leaf in leaves(space):
+        own = sizes_of_choices(leaf)
+        if own is None:
+            raise ConfigError(
+                f"an action mask needs discrete actions, found {leaf}: leave the mask out, or change the actions with "
+                "a gymnasium.ActionWrapper",
+                action_space=leaf,
+            )
+        sizes += own
+    return tuple(sizes)
 
 
 def as_bool(mask: Array) -> Array | None:

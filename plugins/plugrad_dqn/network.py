@@ -11,6 +11,7 @@ from plugrad.networks import Network, refuse_recurrence
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import VALUE_GAIN, dense, layer_parameters
 from plugrad.ops import Ops
+from plugrad.spaces import array_space
 from plugrad.types import Tensor
 
 QF_PREDS = "qf_preds"
@@ -33,7 +34,8 @@ class QNetwork(Network):
     """
 
     def __init__(self, spec: RLModuleSpec, *, dueling: bool) -> None:
-        if not isinstance(spec.action_space, gym.spaces.Discrete):
+        space = array_space(spec.action_space)
+        if not isinstance(space, gym.spaces.Discrete):
             raise ConfigError(
                 f"DQN needs a Discrete action space, found {spec.action_space}; `plugrad algorithms` lists what others "
                 "take"
@@ -42,7 +44,7 @@ class QNetwork(Network):
         refuse_recurrence(config, "DQN")
         self._encoder = Encoder(spec.observation_space, config)
         self._dueling = dueling
-        actions = int(spec.action_space.n)
+        actions = int(space.n)
         heads = {"value.out": 1, "advantage.out": actions} if dueling else {"q.out": actions}
         self.parameters = (
             *self._encoder.parameters("encoder"),

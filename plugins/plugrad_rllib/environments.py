@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gymnasium.spaces import Dict, Space
+from gymnasium.spaces import Space
 
 from plugrad.sampling.env_checker import describe
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
 from plugrad.sampling.multi_agent.env_checker import ANSWER, check_dicts, raise_contract_error, unpacked
+from plugrad.spaces.kinds import named_parts
 from plugrad.types import AgentID
 
 ALL = "__all__"
@@ -32,9 +33,7 @@ class RLlibAgents(AgentEnv):
         if of_agents is not None:
             return of_agents[agent]  # type: ignore[no-any-return]
         common = getattr(self.env, kind, None)
-        if isinstance(common, Dict) and agent in common.spaces:
-            return common.spaces[agent]
-        return common  # type: ignore[return-value]
+        return named_parts(common).get(agent, common)  # type: ignore[arg-type]
 
     def reset(self, seed: int | None) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:
         """See `AgentEnv`."""

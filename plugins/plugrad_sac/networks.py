@@ -13,6 +13,7 @@ from plugrad.networks import Network, refuse_recurrence
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import POLICY_GAIN, dense, layer_parameters
 from plugrad.ops import Ops
+from plugrad.spaces import array_space
 from plugrad.types import Tensor
 from plugrad_sac.twin_critics import CRITICS, TwinCritics
 
@@ -104,13 +105,14 @@ class BoxPolicyAndCritics(PolicyAndCritics):
     """
 
     def __init__(self, spec: RLModuleSpec, *, outputs_per_dimension: int) -> None:
-        if not isinstance(spec.action_space, gym.spaces.Box):
+        space = array_space(spec.action_space)
+        if not isinstance(space, gym.spaces.Box):
             raise ConfigError(
                 f"{self.algorithm} needs a bounded Box action space, found {spec.action_space}; "
                 "`plugrad algorithms` lists what others take",
                 action_space=spec.action_space,
             )
-        self._action_space = spec.action_space
+        self._action_space = space
         self._num_dimensions = squashed_gaussian_class(self._action_space, numpy_ops).input_dim // 2
         self._flat_space = gym.spaces.flatten_space(self._action_space)
         super().__init__(

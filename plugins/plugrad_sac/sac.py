@@ -7,6 +7,7 @@ import gymnasium as gym
 
 from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
 from plugrad.schedules import ConfigView
+from plugrad.spaces import array_space
 from plugrad.training import OffPolicyTraining
 from plugrad.types import ModuleID, Tensor
 from plugrad_sac import sac_discrete_loss, sac_loss
@@ -70,7 +71,7 @@ def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Coll
 @hookimpl
 def get_noise_columns(learner: LearnerProtocol, module_id: ModuleID) -> Mapping[str, tuple[int, ...]]:
     """The noise of actions in a Box. See `AlgorithmSpec.get_noise_columns`."""
-    space: Any = learner.module[module_id].action_space
+    space: Any = array_space(learner.module[module_id].action_space)
     if isinstance(space, gym.spaces.Discrete):
         return {}
     return dict.fromkeys((sac_loss.NOISE, sac_loss.NEXT_NOISE), space.shape)
@@ -90,5 +91,5 @@ def compute_loss_for_module(
 
 def _losses(learner: LearnerProtocol, module_id: ModuleID) -> Any:
     """The file with the losses for a module's action space."""
-    is_discrete = isinstance(learner.module[module_id].action_space, gym.spaces.Discrete)
+    is_discrete = isinstance(array_space(learner.module[module_id].action_space), gym.spaces.Discrete)
     return sac_discrete_loss if is_discrete else sac_loss

@@ -12,6 +12,7 @@ from plugrad.errors import ConfigError
 from plugrad.networks.initializers import constant
 from plugrad.networks.layers import Parameter
 from plugrad.ops import Ops
+from plugrad.spaces import array_space
 from plugrad.types import Tensor
 from plugrad_sac.networks import BoxPolicyAndCritics, PolicyAndCritics
 
@@ -62,7 +63,7 @@ class CategoricalNetwork(PolicyAndCritics):
     algorithm = "SAC"
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float) -> None:
-        num_actions = int(spec.action_space.n)  # type: ignore[union-attr]
+        num_actions = int(array_space(spec.action_space).n)  # type: ignore[attr-defined]
         super().__init__(spec, num_outputs=num_actions, num_inputs=0, num_values=num_actions)
         self.parameters += _temperature(spec, initial_alpha)
 
@@ -92,7 +93,7 @@ def sac_network(spec: RLModuleSpec, *, initial_alpha: float) -> PolicyAndCritics
     Raises:
         ConfigError: another space than a bounded float Box or Discrete.
     """
-    match spec.action_space:
+    match array_space(spec.action_space):
         case gym.spaces.Discrete():
             return CategoricalNetwork(spec, initial_alpha=initial_alpha)
         case gym.spaces.Box():

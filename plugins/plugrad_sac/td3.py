@@ -5,6 +5,7 @@ from typing import Any
 
 from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
 from plugrad.schedules import ConfigView
+from plugrad.spaces import array_space
 from plugrad.training import OffPolicyTraining
 from plugrad.types import ModuleID, Tensor
 from plugrad_sac.networks import POLICY
@@ -63,7 +64,7 @@ def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Coll
 @hookimpl
 def get_noise_columns(learner: LearnerProtocol, module_id: ModuleID) -> Mapping[str, tuple[int, ...]]:
     """The noise of the target policy. See `AlgorithmSpec.get_noise_columns`."""
-    space: Any = learner.module[module_id].action_space
+    space: Any = array_space(learner.module[module_id].action_space)
     return {TARGET_NOISE: space.shape}
 
 

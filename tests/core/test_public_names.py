@@ -46,6 +46,7 @@ PACKAGES = (
     "plugrad.rng_streams",
     "plugrad.sampling",
     "plugrad.schedules",
+    "plugrad.spaces",
     "plugrad.testing.algorithm_suite",
     "plugrad.testing.backend_suite",
     "plugrad.testing.collective_suite",

@@ -7,13 +7,15 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.action_masks import as_bool, choice_sizes, chosen, forbids_all
-from plugrad.action_rows import ARRAY_SPACES, action_shape, is_structured, leaves, wrong_part
+from plugrad.action_rows import action_shape, wrong_part
 from plugrad.batch.batch_errors import batch_error, refuse
 from plugrad.batch.forms import Batch, as_array, state_names
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
-from plugrad.observations.layout import row_shape
 from plugrad.observations.rows import are_choices, cast_exactly
+from plugrad.spaces.kinds import array_space, is_array, is_box, is_structured, number_of_choices
+from plugrad.spaces.layout import row_shape
+from plugrad.spaces.structure import leaves
 from plugrad.types import Array, ModuleID
 
 
@@ -201,7 +203,7 @@ def check_observations(
         BatchError: it has another shape.
     """
     space = module.observation_space
-    if isinstance(space, gym.spaces.Box) and not sequences and np.shape(obs)[1:] == space.shape:
+    if is_box(space) and not sequences and np.shape(obs)[1:] == space.shape:
         return  # in each step of an environment
     if _has_rows(space):
         inner = row_shape(space)
@@ -209,7 +211,7 @@ def check_observations(
 
 
 def _has_rows(space: gym.Space[Any] | None) -> bool:
-    return space is not None and all(isinstance(each, ARRAY_SPACES) for _, each in leaves(space))
+    return space is not None and all(is_array(each) for _, each in leaves(space))
 
 
 def _check_state(module_id: ModuleID, columns: Mapping[str, Any], module: Any, given: list[str]) -> None:
@@ -269,13 +271,14 @@ def check_observation_values(
     if module.network is None or not isinstance(obs, np.ndarray):
         return
     space = module.observation_space
-    if not isinstance(space, ARRAY_SPACES):
+    if space is None or not is_array(space):
         return
-    is_box = isinstance(space, gym.spaces.Box)
-    if is_box and (space.dtype != np.uint8 or obs.dtype == np.uint8):
+    space = array_space(space)
+    is_measured = number_of_choices(space) is None
+    if is_measured and (space.dtype != np.uint8 or obs.dtype == np.uint8):
         return
     values = obs if counts is None else obs[counts]
-    if is_box:
+    if is_measured:
         if cast_exactly(values, np.uint8) is None:
             found = f"values from {values.min()} to {values.max()}, which the network would scale again"
             refuse(module_id, column, f"numbers that uint8 holds, of {space}", found)

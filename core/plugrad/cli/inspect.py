@@ -19,6 +19,7 @@ from plugrad.config.serialize import SPACE_KEY
 from plugrad.learner.acting.policy_content import KIND, as_checkpoint
 from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE
 from plugrad.policy.policy_file import read_policy_file
+from plugrad.spaces.written import size_arguments
 from plugrad.types import Array
 
 
@@ -97,8 +98,8 @@ def _space_words(space: Any) -> str:
     if not isinstance(space, Mapping) or SPACE_KEY not in space:
         return json.dumps(space)
     rest = {name: value for name, value in space.items() if name != SPACE_KEY}
-    if space[SPACE_KEY] == "Box":
-        return f"Box of shape {rest.get('shape')}, {rest.get('dtype')}"
+    if size_arguments().get(space[SPACE_KEY]) == "shape":
+        return f"{space[SPACE_KEY]} of shape {rest.get('shape')}, {rest.get('dtype')}"
     inside = rest.get("spaces")
     if isinstance(inside, Mapping):
         words = ", ".join(f"{name}: {_space_words(each)}" for name, each in inside.items())

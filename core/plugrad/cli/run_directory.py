@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from math import inf, nan
 from pathlib import Path
@@ -157,6 +157,13 @@ class RunDirectory:
         size = checkpointing.stored_bytes(checkpoint.state)
         config = read_settings(self.config_file, AlgorithmConfig, stored_bytes=size)
         return _with_modules_of(config, checkpoint)
+
+    def named_env(self) -> Any:
+        """The environment that the settings name, unchecked; None if they name none or cannot be read."""
+        with suppress(ConfigError):
+            section = read_table(self.config_file).get("environment")
+            return section.get("env") if isinstance(section, Mapping) else None
+        return None
 
     def write_stop(self, goals: Goals) -> None:
         """Write `stop.toml`. The seconds are not in it: they are those of one session."""

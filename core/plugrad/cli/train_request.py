@@ -98,6 +98,7 @@ class TrainRequest:
             ConfigError: an argument may not change when a run goes on, or the run's file names code that the user did
                 not type.
         """
+        self.trust.import_env(run.named_env())
         config = run.read_config(save)
         self.trust.check(config, run.config_file, run=run.path)
         if not isinstance(config, self.config_class):

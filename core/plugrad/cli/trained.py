@@ -123,6 +123,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
     path = directory.checkpoint(choice.checkpoint)
     saved = checkpointing.load(path, kind="algorithm")
     with name_missing_plugin(run):
+        trust.import_env(directory.named_env())
         config = directory.read_config(saved)
         config = config.plugins().learners(num_learners=0).env_runners(num_env_runners=0)
         config = config.offline_data(
@@ -148,6 +149,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
 def _open_checkpoint(path: Path, backend: str | None, choice: Choice) -> Algorithm:
     saved = checkpointing.load(path, kind="algorithm").metadata.get("config")
     config = saved if isinstance(saved, Mapping) else {}
+    choice.trust.import_env(config.get("env"))
     given: dict[str, Any] = {}
     if choice.trust.everything:
         given = {name: config[name] for name in CODE_OF_SAMPLING if config.get(name)}

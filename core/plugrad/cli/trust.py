@@ -10,7 +10,9 @@ functions and listeners that it names. `plugrad.importing.trusted_names` decides
 import os
 import shlex
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,18 @@ class Trust:
                     setting=code.setting,
                     name=code.name,
                 )
+
+    def import_env(self, named: Any) -> None:
+        """Import the module of the environment: it may register kinds of spaces that the settings have.
+
+        Args:
+            named: the environment that a file names; imported if everything is trusted and none was typed.
+        """
+        env = self.env if self.env is not None else named if self.everything else None
+        module, colon, _ = env.partition(":") if isinstance(env, str) else ("", "", "")
+        if colon:
+            with suppress(Exception):  # what is wrong is said where the environment is made
+                import_module(module)
 
     def _is_typed(self, code: NamedCode) -> bool:
         typed = code.setting == "env" and self.env is not None

@@ -3,7 +3,7 @@
 `to_dict` is flat, strict JSON. TOML has the same values in one table per section. Values that a format cannot write
 become words: infinities and nan (`"inf"`, `"-inf"`, `"nan"`), and None in TOML (`"none"`). A string that equals such a
 word is written with a backslash in front. Spaces and module specs are dicts with a tag (`"__space__"`, see
-`plugrad.config.spaces`; `"__spec__"`). Reading a file does not look up classes by names in it.
+`plugrad.spaces.kinds`; `"__spec__"`). Reading a file does not look up classes by names in it.
 """
 
 import dataclasses
@@ -18,10 +18,10 @@ import gymnasium as gym
 import tomli_w
 
 from plugrad.config.fields import SECTIONS, FieldInfo
-from plugrad.config.spaces import make_space, space_arguments, space_kind
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import name_to_save
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.spaces.written import make_space, space_arguments, space_kind
 
 SPACE_KEY = "__space__"
 SPEC_KEY = "__spec__"

@@ -16,6 +16,7 @@ import numpy as np
 from plugrad.config.fields import FieldInfo
 from plugrad.config.serialize import SPACE_KEY
 from plugrad.errors import ConfigError
+from plugrad.spaces.written import size_arguments
 
 MAX_VALUES: Final = 50_000
 """The most single values in all settings together, not counting those of spaces."""
@@ -138,10 +139,9 @@ def num_values(box: Mapping[str, Any]) -> int:
 
 
 def _bytes_of_space(space: Mapping[str, Any]) -> int:
-    if (
-        space.get(SPACE_KEY) == "MultiBinary"
-    ):  # its distribution has a tuple of the number of choices of each bit
-        n = space.get("n")
+    size = size_arguments().get(str(space.get(SPACE_KEY)), "shape")
+    if size != "shape":  # the distribution of bits has a tuple of the number of choices of each
+        n = space.get(size)
         return num_values({"shape": n if isinstance(n, list) else [n]}) * 8
     try:
         return num_values(space) * np.dtype(str(space.get("dtype"))).itemsize

@@ -9,13 +9,14 @@ import gymnasium as gym
 import numpy as np
 
 import plugrad.numpy_ops as numpy_ops
-from plugrad.action_rows import action_parts
 from plugrad.distributions.categorical import Categorical, MultiCategorical
 from plugrad.distributions.distribution import Distribution
 from plugrad.distributions.gaussian import DiagGaussian, Run, SquashedGaussian
 from plugrad.distributions.multi import MultiDistribution
 from plugrad.errors import ConfigError
 from plugrad.ops import Ops
+from plugrad.spaces.kinds import array_space, kind_of, sizes_of_choices
+from plugrad.spaces.layout import action_parts
 
 
 def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
@@ -23,7 +24,8 @@ def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribut
 
     Args:
         action_space: Discrete gives a `Categorical`, MultiDiscrete and MultiBinary a `MultiCategorical`, a Box a
-            `DiagGaussian`, and a Tuple or Dict of these a `MultiDistribution`.
+            `DiagGaussian`, and a Tuple or Dict of these a `MultiDistribution`. A kind that is registered gives that of
+            its arrays.
         ops: the tensor functions that the class computes with.
 
     Returns:
@@ -32,17 +34,21 @@ def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribut
     Raises:
         ConfigError: there is no distribution for this space.
     """
-    match action_space:
-        case gym.spaces.Discrete(n=n):
-            return Categorical.bind(ops, input_dim=int(n), action_shape=())
-        case gym.spaces.MultiDiscrete(nvec=nvec) if nvec.size:
-            return _multi_categorical(ops, tuple(nvec.ravel().tolist()), nvec.shape)
-        case gym.spaces.MultiBinary(shape=shape) if prod(shape):
-            return _multi_categorical(ops, (2,) * prod(shape), shape)
-        case gym.spaces.Box(shape=shape) if prod(shape):
-            return DiagGaussian.bind(ops, input_dim=2 * prod(shape), action_shape=shape)
-        case gym.spaces.Dict() | gym.spaces.Tuple() if parts := action_parts(action_space):
+    kind = kind_of(action_space)
+    if kind.structure is not None:
+        if parts := action_parts(action_space):
             return _multi_distribution(ops, tuple(distribution_class(part.space, ops) for part in parts))
+    elif kind.is_array:
+        space = array_space(action_space)
+        sizes, shape = sizes_of_choices(space), tuple(space.shape or ())
+        if sizes is None and 0 not in shape:
+            return DiagGaussian.bind(ops, input_dim=2 * prod(shape), action_shape=shape)
+        if sizes and not shape:
+            return Categorical.bind(ops, input_dim=sizes[0], action_shape=())
+        if sizes:
+            return MultiCategorical.bind(
+                ops, nvec=sizes, input_dim=sum(sizes), action_shape=tuple(map(int, shape))
+            )
     raise ConfigError(
         f"No action distribution for the action space {action_space}. Known: Discrete, MultiDiscrete, MultiBinary, "
         "Box, and Tuple or Dict of these. Change the actions with a gymnasium.ActionWrapper.",
@@ -60,10 +66,6 @@ def required_input_dim(action_space: gym.Space[Any]) -> int:
         ConfigError: there is no distribution for this space.
     """
     return distribution_class(action_space, numpy_ops).input_dim
-
-
-def _multi_categorical(ops: Ops, nvec: tuple[int, ...], shape: tuple[int, ...]) -> type[MultiCategorical]:
-    return MultiCategorical.bind(ops, nvec=nvec, input_dim=sum(nvec), action_shape=tuple(map(int, shape)))
 
 
 def _multi_distribution(ops: Ops, parts: tuple[type[Distribution], ...]) -> type[MultiDistribution]:
@@ -89,12 +91,13 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
     Raises:
         ConfigError: another space, or a Box with an infinite bound or an empty interval.
     """
-    match action_space:
-        case gym.spaces.Box(low=low, high=high) if low.dtype.kind == "f":
-            found = _squashed(ops, low.dtype, low.shape, low.tobytes(), high.tobytes())
-            if found is None:
-                raise _bounds_error(action_space)
-            return found
+    space = array_space(action_space)
+    if isinstance(space, gym.spaces.Box) and space.low.dtype.kind == "f":
+        low, high = space.low, space.high
+        found = _squashed(ops, low.dtype, low.shape, low.tobytes(), high.tobytes())
+        if found is None:
+            raise _bounds_error(action_space)
+        return found
     raise ConfigError(
         f"Squashing actions by tanh needs a float Box as action space, found {action_space}. Change the actions with a "
         "gymnasium.ActionWrapper.",

@@ -7,7 +7,6 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad import numpy_ops
-from plugrad.action_rows import action_parts
 from plugrad.columns import Columns
 from plugrad.distributions import distribution_class
 from plugrad.errors import ConfigError
@@ -19,6 +18,8 @@ from plugrad.networks.layers import POLICY_GAIN, VALUE_GAIN, Parameter, dense, l
 from plugrad.networks.network import Network
 from plugrad.networks.recurrent import RecurrentLayer, recurrent_layer
 from plugrad.ops import Ops
+from plugrad.spaces.kinds import number_of_choices
+from plugrad.spaces.layout import action_parts
 from plugrad.types import Array, Tensor
 
 NAME = "pi.out"
@@ -94,7 +95,7 @@ def action_inputs(action_space: gym.Space[Any] | None) -> int:
 def _piece(space: gym.Space[Any], free_log_std: bool) -> tuple[int, int]:
     """The number of linear outputs for a part of an action, and of log standard deviations after them."""
     inputs = action_inputs(space)
-    if free_log_std and isinstance(space, gym.spaces.Box):
+    if free_log_std and number_of_choices(space) is None:
         return inputs // 2, inputs // 2
     return inputs, 0
 

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.errors import ConfigError
-from plugrad.observations.images import (
+from plugrad.spaces.images import (
     SMALLEST_IMAGE,
     ImageLayout,
     channels_first,

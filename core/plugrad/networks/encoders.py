@@ -9,8 +9,8 @@ from plugrad.networks.image_input import image_input
 from plugrad.networks.inputs import Input, array_input
 from plugrad.networks.joined_input import joined_input
 from plugrad.networks.layers import HiddenLayers, Parameter
-from plugrad.observations import is_structured
 from plugrad.ops import Ops
+from plugrad.spaces.kinds import array_space, is_structured
 from plugrad.types import Tensor
 
 
@@ -74,5 +74,6 @@ class Encoder:
 def _input(space: gym.Space[Any] | None, config: Mapping[str, Any]) -> Input:
     if space is not None and is_structured(space):
         return joined_input(space, config)
+    space = array_space(space)
     numbers = array_input(space)
     return numbers if space is None else image_input(space, config) or numbers

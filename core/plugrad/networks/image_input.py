@@ -20,8 +20,8 @@ from plugrad.networks.layers import (
     dense,
     layer_parameters,
 )
-from plugrad.observations.images import SMALLEST_IMAGE, ImageLayout, is_ambiguous, is_image
 from plugrad.ops import Ops
+from plugrad.spaces.images import SMALLEST_IMAGE, ImageLayout, is_ambiguous, is_image
 from plugrad.types import Tensor
 
 IMAGE_FEATURES = 256

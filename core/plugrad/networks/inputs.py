@@ -12,6 +12,7 @@ from plugrad.errors import ConfigError
 from plugrad.networks.conv_filters import Filters
 from plugrad.networks.layers import Parameter, reshape_inner
 from plugrad.ops import Ops
+from plugrad.spaces.kinds import array_space, first_choice, is_array, is_one_hot, sizes_of_choices
 from plugrad.types import Tensor
 
 
@@ -81,13 +82,13 @@ class OneHotInput(Input):
     """The one-hot vectors of Discrete [B] or MultiDiscrete [B, n] observations, counted from the space's start.
 
     Args:
-        space: Discrete, or MultiDiscrete with one axis.
+        space: one-hot, of no axis or one.
     """
 
-    def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete) -> None:
-        sizes = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
-        self._is_one = isinstance(space, gym.spaces.Discrete)
-        self._sizes, self._starts = (np.atleast_1d(each).tolist() for each in (sizes, space.start))
+    def __init__(self, space: gym.Space[Any]) -> None:
+        self._is_one = not space.shape
+        self._sizes = sizes_of_choices(space) or ()
+        self._starts = np.atleast_1d(first_choice(space)).tolist()
         self.width = sum(self._sizes)
 
     def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
@@ -107,12 +108,13 @@ def array_input(space: gym.Space[Any] | None) -> Input:
     Raises:
         ConfigError: the built-in networks do not support the space.
     """
-    if isinstance(space, gym.spaces.Box | gym.spaces.MultiBinary):
-        return VectorInput(tuple(space.shape), byte_scale(space))
-    if isinstance(space, gym.spaces.Discrete):
-        return OneHotInput(space)
-    if isinstance(space, gym.spaces.MultiDiscrete) and len(space.shape) == 1:
-        return OneHotInput(space)
+    if space is not None and is_array(space):
+        own = array_space(space)
+        shape = tuple(own.shape or ())
+        if not is_one_hot(own):
+            return VectorInput(shape, byte_scale(own))
+        if len(shape) < 2:
+            return OneHotInput(own)
     raise ConfigError(
         f"observation space {space}: the built-in networks take Box, Discrete, MultiDiscrete [n] and MultiBinary, and "
         "Dicts and Tuples of these; for others give a module_class"

@@ -13,8 +13,8 @@ from plugrad.networks.image_input import IMAGE_FEATURES, image_input
 from plugrad.networks.inputs import Input, VectorInput, byte_scale
 from plugrad.networks.layers import Parameter, reshape_inner
 from plugrad.observations import RowPart, is_structured, row_parts
-from plugrad.observations.images import is_image
 from plugrad.ops import Ops
+from plugrad.spaces.images import is_image
 from plugrad.types import Tensor
 
 

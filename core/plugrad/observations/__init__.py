@@ -1,9 +1,9 @@
 """Rows of observations: how a Dict or Tuple observation is one array, and how a row becomes an observation again."""
 
-from plugrad.action_rows import is_structured
-from plugrad.observations.layout import RowPart, model_space, row_parts, row_shape, row_space, stored_space
 from plugrad.observations.rows import flat_rows, structured_rows
 from plugrad.observations.structure import in_structure
+from plugrad.spaces.kinds import is_structured
+from plugrad.spaces.layout import RowPart, model_space, row_parts, row_shape, row_space, stored_space
 
 __all__ = [
     "RowPart",

@@ -1,15 +1,14 @@
 """From observations in the structure of their space to rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 import numpy as np
-from gymnasium import spaces
-from gymnasium.spaces import Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Space
 
-from plugrad.action_rows import number_of_choices
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
+from plugrad.spaces.kinds import array_space, arrays_of, first_choice, is_one_hot, kind_of, number_of_choices
 from plugrad.types import Array
 
 FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
@@ -92,26 +91,27 @@ def are_choices(space: Space[Any], values: Array) -> bool:
     sizes = number_of_choices(space)
     if sizes is None:
         return True
-    start = _first_choice(space)
+    start = first_choice(space)
     return not np.any((values < start) | (values >= start + sizes))
 
 
 def _arrays(space: Any, observation: Any, path: str) -> Iterator[tuple[str, Space[Any], Array]]:
     """The arrays of an observation in the order of a row, with their paths and spaces."""
-    if isinstance(space, spaces.Dict):
-        if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
-            found = list(observation) if isinstance(observation, Mapping) else type(observation).__name__
-            _refuse(path, f"a dict of {list(space.spaces)}", found)
-        for key, each in space.spaces.items():
-            yield from _arrays(each, observation[key], f"{path}[{key!r}]")
-    elif isinstance(space, spaces.Tuple):
-        if not isinstance(observation, tuple | list) or len(observation) != len(space.spaces):
-            number = len(observation) if isinstance(observation, tuple | list) else 1
-            _refuse(path, f"a tuple of {len(space.spaces)}", f"{type(observation).__name__} of {number}")
-        for n, each in enumerate(space.spaces):
-            yield from _arrays(each, observation[n], f"{path}[{n}]")
-    else:
+    kind = kind_of(space)
+    structure = kind.structure
+    if structure is None:
+        if kind.to_array is not None:
+            try:
+                space, observation = array_space(space), arrays_of(space, observation)
+            except (ValueError, TypeError, LookupError):
+                _refuse(path, f"a value of {space}", observation)
         yield path, space, as_array(space, observation, path)
+        return
+    if misfit := structure.misfit(space, observation):
+        _refuse(path, *misfit)
+    parts = zip(structure.parts(space), structure.values(space, observation), strict=True)
+    for (key, each), value in parts:
+        yield from _arrays(each, value, f"{path}[{key!r}]")
 
 
 def is_finite(values: Array, *, in_float32: bool = False) -> bool:
@@ -180,15 +180,10 @@ def cast_exactly(values: Array, dtype: Any) -> Array | None:
 
 def _flat(space: Space[Any], array: Array, leading: tuple[int, ...]) -> Array:
     """The numbers of one part, [*leading, numbers]."""
-    if isinstance(space, Discrete | MultiDiscrete):
+    if is_one_hot(space):
         sizes = np.ravel(number_of_choices(space))
-        return _one_hot((array - _first_choice(space)).reshape(*leading, sizes.size), sizes)
+        return _one_hot((array - first_choice(space)).reshape(*leading, sizes.size), sizes)
     return array.astype(space.dtype, copy=False).reshape(*leading, int(np.prod(space.shape or ())))
-
-
-def _first_choice(space: Space[Any]) -> Array:
-    """In int64: sums in a small dtype of the space would overflow."""
-    return np.asarray(getattr(space, "start", 0), np.int64)
 
 
 def _one_hot(choices: Array, sizes: Array) -> Array:

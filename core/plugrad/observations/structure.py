@@ -4,9 +4,9 @@ from typing import Any
 
 from gymnasium.spaces import Space
 
-from plugrad.action_rows import from_leaves
-from plugrad.observations.layout import RowPart, row_parts
 from plugrad.ops import Ops
+from plugrad.spaces.layout import RowPart, row_parts
+from plugrad.spaces.structure import from_leaves
 from plugrad.types import Tensor
 
 

@@ -10,19 +10,17 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Dict, Tuple
 
-from plugrad.action_rows import ARRAY_SPACES
 from plugrad.batch.forms import flatten_states
 from plugrad.config.serialize import decode
 from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.offline.validation import check_numbers, column_error
+from plugrad.spaces.written import kind_named, recorded_kinds, size_arguments
 from plugrad.types import Array
 
 _STEPS = ("observations", "actions", "rewards")
-_KINDS = {each.__name__ for each in (*ARRAY_SPACES, Dict, Tuple)}
 
 
 class EpisodeColumns:
@@ -124,12 +122,12 @@ def read_space(where: str, name: str, metadata: Mapping[str, Any], rows: Array) 
     """
     written = metadata.get(name)
     kind = written.get("__space__") if isinstance(written, dict) else None
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if not isinstance(kind, str) or kind_named(kind) is None or kind not in recorded_kinds():
         raise BatchError(
-            f"{where}: {name!r}: expected one of {', '.join(sorted(_KINDS))}, found {str(written)[:200]}"
+            f"{where}: {name!r}: expected one of {', '.join(sorted(recorded_kinds()))}, found {str(written)[:200]}"
         )
     assert isinstance(written, dict)
-    size = {"Box": "shape", "MultiBinary": "n"}.get(kind)
+    size = size_arguments().get(kind)
     shape = written.get(size) if size else None
     shape = [shape] if isinstance(shape, int) else shape
     if size and shape != list(rows.shape[1:]):

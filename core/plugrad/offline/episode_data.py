@@ -9,7 +9,7 @@ import gymnasium as gym
 from plugrad.batch.forms import STATE_COLUMNS
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
-from plugrad.spaces import NAMES, check_fit, row_order
+from plugrad.spaces.fit import NAMES, check_fit, row_order
 from plugrad.types import Array
 
 

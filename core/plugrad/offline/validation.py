@@ -6,9 +6,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.action_rows import ARRAY_SPACES, action_shape, leaves, number_of_choices, wrong_part
+from plugrad.action_rows import action_shape, wrong_part
 from plugrad.errors import BatchError
 from plugrad.observations import row_shape
+from plugrad.spaces.kinds import is_array, number_of_choices
+from plugrad.spaces.structure import leaves
 from plugrad.types import Array
 
 
@@ -92,7 +94,7 @@ def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
 
 def _shape_of_observations(where: str, space: gym.Space[Any]) -> tuple[int, ...]:
     parts = [leaf for _, leaf in leaves(space)]
-    if not parts or not all(isinstance(leaf, ARRAY_SPACES) for leaf in parts):
+    if not parts or not all(is_array(leaf) for leaf in parts):
         raise column_error(where, "observation_space", _KNOWN, str(space)[:200])
     return row_shape(space)
 

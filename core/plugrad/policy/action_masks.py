@@ -6,13 +6,14 @@ from typing import Any
 from gymnasium.spaces import Dict, Space
 
 from plugrad.columns import Columns
+from plugrad.spaces.kinds import named_parts
 
 KEY = Columns.ACTION_MASK
 
 
-def without_action_mask(space: Dict) -> Space[Any]:
-    """The space of observations without the key `action_mask`. If one key is left, it is that key's space."""
-    rest = {key: each for key, each in space.spaces.items() if key != KEY}
+def without_action_mask(space: Space[Any]) -> Space[Any]:
+    """The Dict of observations without the key `action_mask`. If one key is left, it is that key's space."""
+    rest = {key: each for key, each in named_parts(space).items() if key != KEY}
     return next(iter(rest.values())) if len(rest) == 1 else Dict(rest)
 
 
@@ -28,8 +29,8 @@ def split_action_mask(space: Space[Any], observation: Any) -> tuple[Any, Any]:
     """
     if not isinstance(observation, Mapping) or KEY not in observation:
         return observation, None
-    if isinstance(space, Dict) and KEY in space.spaces:
+    if KEY in named_parts(space):
         return observation, None
     rest = {key: value for key, value in observation.items() if key != KEY}
-    is_one = len(rest) == 1 and not (isinstance(space, Dict) and set(space.spaces) == set(rest))
+    is_one = len(rest) == 1 and set(named_parts(space)) != set(rest)
     return (next(iter(rest.values())) if is_one else rest), observation[KEY]

@@ -7,19 +7,23 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Space
 from gymnasium.vector.utils import batch_space
 
 from plugrad import numpy_ops
-from plugrad.action_rows import (
-    action_parts,
-    action_rows,
-    from_leaves,
-    is_structured,
-    part_of_rows,
-    structure_leaves,
-)
+from plugrad.action_rows import action_rows, part_of_rows
 from plugrad.distributions import distribution_class, mask_logits
+from plugrad.spaces.kinds import (
+    array_of,
+    array_space,
+    first_choice,
+    is_box,
+    is_structured,
+    number_of_choices,
+    values_of,
+)
+from plugrad.spaces.layout import action_parts
+from plugrad.spaces.structure import from_leaves, in_arrays, leaves, structure_leaves
 from plugrad.types import Array
 
 
@@ -32,7 +36,10 @@ def action_converter(space: Space[Any]) -> Callable[[Array], Any]:
     """
     if not is_structured(space):
         return _array_converter(space)
-    parts = [(part, _array_converter(part.space)) for part in action_parts(space)]
+    parts = [
+        (part, _array_converter(leaf))
+        for part, (_, leaf) in zip(action_parts(space), leaves(space), strict=True)
+    ]
 
     return lambda rows: from_leaves(
         space, (to_env(part_of_rows(space, part, rows)) for part, to_env in parts)
@@ -41,8 +48,8 @@ def action_converter(space: Space[Any]) -> Callable[[Array], Any]:
 
 def first_action_function(space: Space[Any]) -> Callable[[Any], Any]:
     """`first_action` for one space: from actions in its structure, each array [N, ...], to the first of them."""
-    is_array = not is_structured(space) and space.shape != ()
-    return itemgetter(0) if is_array or isinstance(space, Discrete) else partial(first_action, space)
+    is_one = is_structured(space) or (is_box(space) and not space.shape)
+    return partial(first_action, space) if is_one else itemgetter(0)
 
 
 def first_action(space: Space[Any], actions: Any) -> Any:
@@ -55,19 +62,20 @@ def first_action(space: Space[Any], actions: Any) -> Any:
     Returns:
         One action of the space.
     """
-    if isinstance(space, Box) and not space.shape:
+    if is_box(space) and not space.shape:
         return actions[:1].reshape(())  # an array, as the space wants it
     if not is_structured(space):
         return actions[0]
-    leaves = zip(action_parts(space), structure_leaves(space, actions), strict=True)
-    return from_leaves(space, (first_action(part.space, values) for part, values in leaves))
+    parts = zip(leaves(space), structure_leaves(space, actions), strict=True)
+    return from_leaves(space, (first_action(leaf, values) for (_, leaf), values in parts))
 
 
 def action_copier(space: Space[Any]) -> Callable[[Any], Any]:
     """The function that copies one action, into which an environment may write; a number stays as it is."""
-    if isinstance(space, Discrete):
-        return lambda action: action
-    return deepcopy if is_structured(space) else copy
+    if is_structured(space):
+        return deepcopy
+    is_number = space.shape == () and number_of_choices(space) is not None
+    return (lambda action: action) if is_number else copy
 
 
 def stack_actions(space: Space[Any], actions: Sequence[Any]) -> Array | dict[str, Array]:
@@ -81,12 +89,15 @@ def stack_actions(space: Space[Any], actions: Sequence[Any]) -> Array | dict[str
         An array [T, ...] of the space's dtype; of a Tuple or Dict one for each part, `{"0": array, ...}`.
     """
     if not is_structured(space):
-        return np.array(actions, space.dtype)
-    leaves = [list(structure_leaves(space, action)) for action in actions]
-    return {
-        str(n): np.array([each[n] for each in leaves], part.space.dtype)
-        for n, part in enumerate(action_parts(space))
-    }
+        return _stack(space, actions)
+    values = [structure_leaves(space, action) for action in actions]
+    return {str(n): _stack(leaf, [each[n] for each in values]) for n, (_, leaf) in enumerate(leaves(space))}
+
+
+def _stack(space: Space[Any], values: Sequence[Any]) -> Array:
+    if space.shape is None:  # no file has such values
+        space, values = array_space(space), [array_of(space, each) for each in values]
+    return np.array(values, space.dtype)
 
 
 def unstack_actions(space: Space[Any], stacked: Any) -> Iterator[Any]:
@@ -100,10 +111,14 @@ def unstack_actions(space: Space[Any], stacked: Any) -> Iterator[Any]:
         One action after the other.
     """
     if not is_structured(space):
-        yield from stacked
+        yield from _unstack(space, stacked)
         return
-    columns = [stacked[str(n)] for n in range(len(action_parts(space)))]
-    yield from (from_leaves(space, leaves) for leaves in zip(*columns, strict=True))
+    columns = [_unstack(leaf, stacked[str(n)]) for n, (_, leaf) in enumerate(leaves(space))]
+    yield from (from_leaves(space, values) for values in zip(*columns, strict=True))
+
+
+def _unstack(space: Space[Any], stacked: Any) -> Any:
+    return values_of(space, stacked) if space.shape is None else stacked
 
 
 def random_action_sampler(space: Space[Any], num_envs: int, rng: np.random.Generator) -> Callable[..., Array]:
@@ -119,14 +134,15 @@ def random_action_sampler(space: Space[Any], num_envs: int, rng: np.random.Gener
     Returns:
         A function without arguments, or of `action_mask`, bool [N, choices]: it draws one of the allowed actions.
     """
-    many = [batch_space(deepcopy(part.space), num_envs) for part in action_parts(space)]
+    arrays = in_arrays(space)
+    many = [batch_space(deepcopy(leaf), num_envs) for _, leaf in leaves(arrays)]
     for each in many:
         each.seed(int(rng.integers(2**31)))
 
     def draw(action_mask: Array | None = None) -> Array:
         if action_mask is not None:
             return _draw_allowed(space, action_mask, rng)
-        return action_rows(space, from_leaves(space, (each.sample() for each in many)))
+        return action_rows(arrays, from_leaves(arrays, (each.sample() for each in many)))
 
     return draw
 
@@ -137,7 +153,11 @@ def _draw_allowed(space: Space[Any], mask: Array, rng: np.random.Generator) -> A
     return distribution_class(space, numpy_ops).from_logits(logits).sample(rng)
 
 
-def _array_converter(space: Space[Any]) -> Callable[[Array], Array]:
+def _array_converter(space: Space[Any]) -> Callable[[Array], Any]:
+    own = array_space(space)
+    if own is not space:
+        to_array = _array_converter(own)
+        return lambda actions: values_of(space, to_array(actions))
     dtype = space.dtype
     if isinstance(space, Box):
         low, high = space.low, space.high
@@ -145,8 +165,7 @@ def _array_converter(space: Space[Any]) -> Callable[[Array], Array]:
             lowest, highest = whole_bounds(space)
             return lambda actions: np.clip(np.rint(actions), lowest, highest).astype(dtype)
         return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
-    if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
-        start = space.start
+    if np.any(start := first_choice(space)):
         return lambda actions: (actions.astype(np.int64, copy=False) + start).astype(dtype, copy=False)
     return lambda actions: np.array(actions, dtype)
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Space
 
 from plugrad.errors import BatchError
 from plugrad.observations import row_parts
 from plugrad.observations.rows import is_finite
 from plugrad.policy.running_moments import RunningMoments
+from plugrad.spaces.kinds import is_box
 from plugrad.types import Array, Tensor
 
 
@@ -56,8 +57,8 @@ class ObservationNormalizer(RunningMoments):
             A normaliser without statistics.
         """
         only = np.concatenate([np.full(each.stop - each.start, each.has_scale) for each in row_parts(space)])
-        if isinstance(space, Box):
-            only = only.reshape(space.shape)
+        if is_box(space):
+            only = only.reshape(space.shape or ())
         return cls(only.shape, frozen=frozen, only=None if only.all() else only)
 
     def normalize(self, observations: Array) -> Array:

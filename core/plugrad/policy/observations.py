@@ -3,14 +3,14 @@
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Space
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
-from plugrad.observations.layout import row_parts, stored_space
 from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape, nonfinite
 from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.spaces.kinds import is_box
+from plugrad.spaces.layout import flat_space, row_parts, stored_space
 from plugrad.types import Array
 
 SHOWN_VALUES = 4
@@ -41,9 +41,9 @@ class ObservationEncoder:
         self.space = space
         self.row_space: Space[Any] = stored_space(flat_space(space)) if row_space is None else row_space
         self.normalizer = normalizer
-        self.flattens = isinstance(self.row_space, Box) and not isinstance(space, Box)
-        self._shape_of_one = space.shape if isinstance(space, Box) else None
-        if isinstance(self.row_space, Box) and self.row_space.shape != _flat_shape(space):
+        self.flattens = is_box(self.row_space) and not is_box(space)
+        self._shape_of_one = space.shape if is_box(space) else None
+        if is_box(self.row_space) and self.row_space.shape != _flat_shape(space):
             raise ConfigError(
                 f"flattened observations of {space} have the shape {list(_flat_shape(space))}, and the module reads "
                 f"rows of {self.row_space}"
@@ -113,22 +113,5 @@ class ObservationEncoder:
             )
 
 
-def flat_space(space: Space[Any]) -> Space[Any]:
-    """The space of flattened observations; that of a Box is the Box.
-
-    Raises:
-        ConfigError: observations of this space have no fixed length.
-    """
-    if isinstance(space, Box):
-        return space
-    _flat_length(space)
-    return spaces.flatten_space(space)
-
-
 def _flat_shape(space: Space[Any]) -> tuple[int, ...]:
-    return tuple(space.shape) if isinstance(space, Box) else (_flat_length(space),)
-
-
-def _flat_length(space: Space[Any]) -> int:
-    """The number of numbers of a flattened observation."""
-    return row_parts(space)[-1].stop
+    return tuple(space.shape or ()) if is_box(space) else (row_parts(space)[-1].stop,)

@@ -6,15 +6,15 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Space
 
-from plugrad.action_rows import action_parts
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError
 from plugrad.onnx import Graph, ops
 from plugrad.policy.actions import whole_bounds
 from plugrad.policy.observations import ObservationEncoder
+from plugrad.spaces.kinds import array_space, first_choice, is_one_hot, kind_of, named_parts, sizes_of_choices
+from plugrad.spaces.layout import action_parts
 from plugrad.types import Tensor
 
 OBSERVATION, ACTION = "obs", "action"
@@ -81,29 +81,35 @@ def _input_name(space: Space[Any], path: str) -> str:
 
     A key that is the name of another input or of an output gets `obs.` before it.
     """
-    if isinstance(space, spaces.Dict) and path.partition(".")[0] not in TAKEN:
+    if named_parts(space) and path.partition(".")[0] not in TAKEN:
         return path
     return f"{OBSERVATION}.{path}" if path else OBSERVATION
 
 
 def _leaves(space: Space[Any], path: str) -> Iterator[tuple[str, Space[Any]]]:
     """The arrays of a space, with the keys of Dicts and the places in Tuples that lead to them."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, part in parts:
+    structure = kind_of(space).structure
+    if structure is not None:
+        for key, part in structure.parts(space):
             yield from _leaves(part, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, space
+        return
+    if array_space(space) is not space:
+        raise ConfigError(
+            f"{space} is of a kind that is registered, and its conversion is Python, which an ONNX graph cannot have: "
+            "use the policy, or .save(...) it"
+        )
+    yield path, space
 
 
 def _flat(space: Space[Any], x: Tensor) -> Tensor:
     """Observations [N, ...] of a space without parts as [N, numbers], as `gymnasium.spaces.flatten` orders them."""
-    if isinstance(space, Discrete):
-        return ops.one_hot(ops.cast(x, "int64") - int(space.start), int(space.n))
-    if isinstance(space, MultiDiscrete):
-        entries = ops.reshape(ops.cast(x, "int64") - space.start.astype(np.int64), (-1, space.nvec.size))
-        return ops.concat([ops.one_hot(entries[:, i], int(n)) for i, n in enumerate(space.nvec.flat)], -1)
-    return ops.reshape(x, (-1, prod(space.shape or ())))
+    if not is_one_hot(space):
+        return ops.reshape(x, (-1, prod(space.shape or ())))
+    sizes, start = sizes_of_choices(space) or (), first_choice(space)
+    if not space.shape:
+        return ops.one_hot(ops.cast(x, "int64") - int(start), sizes[0])
+    entries = ops.reshape(ops.cast(x, "int64") - start, (-1, len(sizes)))
+    return ops.concat([ops.one_hot(entries[:, i], n) for i, n in enumerate(sizes)], -1)
 
 
 def _env_array(space: Space[Any], actions: Tensor) -> Tensor:
@@ -114,6 +120,6 @@ def _env_array(space: Space[Any], actions: Tensor) -> Tensor:
         actions = ops.cast(actions, wide.name)
         actions = actions if is_float else actions.graph.apply("Round", actions)[0]
         actions = ops.clip(actions, low.astype(wide), high.astype(wide))
-    elif isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
-        actions = ops.cast(actions, "int64") + np.asarray(space.start, np.int64)
+    elif np.any(start := first_choice(space)):
+        actions = ops.cast(actions, "int64") + start
     return ops.cast(actions, np.dtype(space.dtype).name)

@@ -5,12 +5,13 @@ from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Space
 
 from plugrad.columns import Columns
 from plugrad.observations import row_parts
-from plugrad.observations.images import given_layout, is_image
 from plugrad.replay.frames import Frames
+from plugrad.spaces.images import given_layout, is_image
+from plugrad.spaces.kinds import is_box
 from plugrad.types import Array
 
 COLUMNS: Final = (Columns.OBS, Columns.NEXT_OBS)
@@ -56,7 +57,7 @@ def stored_parts(space: Space[Any], frame_stack: int = 1) -> tuple[StoredPart, .
         if frames == 1 and is_image(part.space):
             layout = given_layout(part.space)
             frames = part.shape[0] if layout is not None and layout.axes[0] in ("channels", "frames") else 1
-        dtype = str(part.space.dtype) if isinstance(part.space, Box) else "uint8"
+        dtype = str(part.space.dtype) if is_box(part.space) else "uint8"
         width = part.stop - part.start
         parts.append(
             StoredPart(

@@ -11,6 +11,7 @@ from plugrad.columns import Columns
 from plugrad.distributions import Distribution
 from plugrad.errors import BatchError, MissingColumnError, NonFiniteBatchError, did_you_mean
 from plugrad.observations import row_parts, row_shape
+from plugrad.spaces.structure import structure_leaves
 from plugrad.types import Array, Tensor
 
 if TYPE_CHECKING:
@@ -110,10 +111,7 @@ def _first_leaf(space: Any, obs: Any) -> tuple[Any, Shape]:
     if not isinstance(obs, Mapping | tuple):
         return obs, row_shape(space)
     inner = row_parts(space)[0].shape
-    while isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
-        key: Any = next(iter(space.keys())) if isinstance(space, gym.spaces.Dict) else 0
-        space, obs = space[key], obs[key]
-    return obs, inner
+    return structure_leaves(space, obs)[0], inner
 
 
 @dataclass(frozen=True)

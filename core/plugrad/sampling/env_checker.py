@@ -12,11 +12,12 @@ import numpy as np
 from gymnasium.spaces import Box, Space
 
 from plugrad.action_masks import as_mask, choice_sizes, expected
-from plugrad.action_rows import ARRAY_SPACES, is_structured, leaves
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError, EnvContractError, PlugradError
-from plugrad.observations.layout import row_parts
 from plugrad.observations.rows import cast_exactly, nonfinite
+from plugrad.spaces.kinds import is_array, is_structured
+from plugrad.spaces.layout import row_parts
+from plugrad.spaces.structure import leaves
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -246,24 +247,20 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
                 env=name,
             )
     for path, leaf in leaves(env.observation_space, "observation_space"):
-        _check_observation_leaf(name, path, leaf)
+        if not is_array(leaf):
+            raise ConfigError(
+                f"environment {name}: {path} is a {type(leaf).__name__} space, which is no array of numbers: {leaf}. "
+                "Make numbers of it with a gymnasium.ObservationWrapper",
+                env=name,
+            )
     for path, leaf in leaves(env.action_space, "action_space"):
-        if not isinstance(leaf, ARRAY_SPACES):
+        if not is_array(leaf):
             raise ConfigError(
                 f"environment {name}: {path} is a {type(leaf).__name__} space: {leaf}. A policy's actions are numbers: "
                 "Discrete, MultiDiscrete, MultiBinary, Box, and Dict or Tuple of these. Change them with a "
                 "gymnasium.ActionWrapper",
                 env=name,
             )
-
-
-def _check_observation_leaf(name: str, path: str, leaf: Space[Any]) -> None:
-    if not isinstance(leaf, ARRAY_SPACES):
-        raise ConfigError(
-            f"environment {name}: {path} is a {type(leaf).__name__} space, which is no array of numbers: {leaf}. "
-            "Make numbers of it with a gymnasium.ObservationWrapper",
-            env=name,
-        )
 
 
 def nonfinite_part(space: Space[Any], bad: Array) -> str:

@@ -8,12 +8,11 @@ from weakref import WeakKeyDictionary
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from plugrad.config import Config
 from plugrad.errors import ConfigError
-from plugrad.observations.layout import stored_space
 from plugrad.sampling.checked_vector_env import CheckedVectorEnv
 from plugrad.sampling.env_checker import check_spaces
 from plugrad.sampling.flat_observations import FlatObservations
@@ -24,6 +23,8 @@ from plugrad.sampling.multi_agent.module_spaces import agents_of_modules, spaces
 from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, make_named
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.wrappers import EnvWrappers, stack_frames
+from plugrad.spaces.kinds import is_box
+from plugrad.spaces.layout import stored_space
 from plugrad.types import ModuleID
 
 UNWRAPPED = EnvWrappers()
@@ -52,7 +53,7 @@ def make_env(
     created = wrappers.wrap(create_env(env, wrappers.env_config(env_config)), name)
     check_spaces(name, created)
     created = wrappers.order(stack_frames(with_mask_in_info(created), wrappers.num_frames))
-    return created if isinstance(created.observation_space, Box) else FlatObservations(created)
+    return created if is_box(created.observation_space) else FlatObservations(created)
 
 
 def create_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:

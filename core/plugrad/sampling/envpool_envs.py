@@ -10,15 +10,15 @@ import numpy as np
 from gymnasium.spaces import Box, Space
 from gymnasium.spaces.utils import flatten_space
 
-from plugrad.action_rows import leaves
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.extras import require_extra
-from plugrad.observations.layout import with_leaves
 from plugrad.observations.rows import flat_rows
 from plugrad.rng_streams import fresh_seed
 from plugrad.sampling.environments import reset_seeds
 from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
 from plugrad.sampling.vector_envs import EnvSpaces, VectorEnvs
+from plugrad.spaces.kinds import is_box
+from plugrad.spaces.structure import leaves, with_leaves
 from plugrad.types import Array
 
 OWN = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info")
@@ -112,7 +112,7 @@ def envpool_spaces(env_id: Any, env_config: Mapping[str, Any]) -> EnvSpaces:
         raise ConfigError(
             f"{env_id!r} of envpool has several players or actions; give one that has one", env=env_id
         )
-    rows = observations if isinstance(observations, Box) else flatten_space(observations)
+    rows = observations if is_box(observations) else flatten_space(observations)
     return EnvSpaces(rows, observations, actions)
 
 

@@ -1,17 +1,16 @@
 """Dict, Tuple and discrete observations as one flat row."""
 
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
-from gymnasium.spaces import Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Space, flatten_space
 
-from plugrad.action_rows import number_of_choices, structure_leaves
-from plugrad.observations.layout import RowPart, row_parts
 from plugrad.observations.rows import cast_exactly
 from plugrad.sampling.env_checker import WrongObservationError
+from plugrad.spaces.kinds import array_of, first_choice, is_one_hot, number_of_choices
+from plugrad.spaces.layout import RowPart, row_parts
+from plugrad.spaces.structure import in_arrays, leaves, structure_leaves
 from plugrad.types import Array
 
 
@@ -62,8 +61,10 @@ class RowWriter:
 
     def __init__(self, space: Space[Any]) -> None:
         self._space = space
-        self._parts = [_PartWriter(part) for part in row_parts(space)]
-        self.row_space: Space[Any] = spaces.flatten_space(space)
+        self._parts = [
+            _PartWriter(part, leaf) for part, (_, leaf) in zip(row_parts(space), leaves(space), strict=True)
+        ]
+        self.row_space: Space[Any] = flatten_space(in_arrays(space))
         self._shape, self._dtype = self.row_space.shape or (), self.row_space.dtype
 
     def row(self, observation: Any) -> Array:
@@ -79,7 +80,7 @@ class RowWriter:
             WrongObservationError: it is not of the space.
         """
         try:
-            values: Sequence[Any] = list(structure_leaves(self._space, observation))
+            values = structure_leaves(self._space, observation)
         except (KeyError, IndexError, TypeError, ValueError) as error:  # keys or parts are missing
             raise WrongObservationError.of("", observation, self._space) from error
         row = np.zeros(self._shape, self._dtype)
@@ -96,17 +97,19 @@ def env_observation_space(env: gym.Env[Any, Any]) -> Space[Any]:
 class _PartWriter:
     """Writes one part of an observation to its place in a row."""
 
-    def __init__(self, part: RowPart) -> None:
+    def __init__(self, part: RowPart, own: Space[Any]) -> None:
         self._part, self._shape, self._dtype = part, part.space.shape, part.space.dtype
+        self._own = own
+        self._is_registered = own is not part.space
         self._place = slice(part.start, part.stop)
         self._sizes: Any = number_of_choices(part.space)  # None: of a Box
-        self._first: Any = np.asarray(getattr(part.space, "start", 0), np.int64)
-        self._is_choice = isinstance(part.space, Discrete)
+        self._first: Any = first_choice(part.space)
+        self._is_choice = self._sizes is not None and self._shape == ()
         if self._is_choice:
             self._first = int(self._first)
         self._end: Any = None if self._sizes is None else self._first + self._sizes
         self._ones: Array | None = None
-        if isinstance(part.space, Discrete | MultiDiscrete):
+        if is_one_hot(part.space):
             sizes = np.ravel(self._sizes)
             self._ones = part.start + np.cumsum(sizes) - sizes  # of the first choices
 
@@ -116,6 +119,11 @@ class _PartWriter:
         Raises:
             WrongObservationError: it is not of the part's space.
         """
+        if self._is_registered:
+            try:
+                value = array_of(self._own, value)
+            except (ValueError, TypeError, LookupError):
+                self._refuse(value)
         if self._is_choice and isinstance(value, int | np.integer):  # as below, in less time
             if not self._first <= value < self._end:
                 self._refuse(value)
@@ -145,5 +153,4 @@ class _PartWriter:
         return bool(np.count_nonzero(good) == found.size)
 
     def _refuse(self, value: Any, *, has_wrong_dtype: bool = False) -> NoReturn:
-        part = self._part
-        raise WrongObservationError.of(part.path, value, part.space, has_wrong_dtype=has_wrong_dtype)
+        raise WrongObservationError.of(self._part.path, value, self._own, has_wrong_dtype=has_wrong_dtype)

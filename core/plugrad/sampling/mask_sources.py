@@ -11,11 +11,12 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Dict, Space
+from gymnasium.spaces import Space
 
 from plugrad.action_masks import choice_sizes
 from plugrad.columns import Columns
 from plugrad.policy.action_masks import split_action_mask, without_action_mask
+from plugrad.spaces.kinds import named_parts
 
 KEY = Columns.ACTION_MASK
 METHOD = "action_masks"
@@ -35,7 +36,7 @@ def with_mask_in_info(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         ConfigError: its actions are not discrete.
     """
     space = env.observation_space
-    if isinstance(space, Dict) and KEY in space.spaces:
+    if KEY in named_parts(space):
         return _MaskOfObservation(env, space)
     return _MaskOfMethod(env) if env.has_wrapper_attr(METHOD) else env
 
@@ -76,7 +77,7 @@ class _MaskInInfo(gym.Wrapper[Any, Any, Any, Any]):
 class _MaskOfObservation(_MaskInInfo):
     mask_source = f"observation[{KEY!r}]"
 
-    def __init__(self, env: gym.Env[Any, Any], space: Dict) -> None:
+    def __init__(self, env: gym.Env[Any, Any], space: Space[Any]) -> None:
         super().__init__(env)
         self.observation_space: Space[Any] = without_action_mask(space)
 

@@ -17,7 +17,7 @@ from plugrad.sampling.named_envs import env_name, spec_to_send
 from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
 from plugrad.sampling.vector_envs import EnvSpaces, NativeEnvs, SyncEnvs, VectorEnvs
 from plugrad.sampling.wrappers import EnvWrappers
-from plugrad.spaces import NAMES, check_fit
+from plugrad.spaces.fit import NAMES, check_fit
 
 _log = logging.getLogger("plugrad")
 

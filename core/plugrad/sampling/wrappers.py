@@ -9,13 +9,13 @@ import gymnasium as gym
 from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space
 
-from plugrad.action_rows import is_structured
 from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.importing.names import in_main_by_value, resolve_name
 from plugrad.sampling.atari import FRAMES, FRAMESKIP, is_atari, preprocess_atari
 from plugrad.sampling.named_envs import NAMESPACES, registration
-from plugrad.spaces import in_order_of
+from plugrad.spaces.kinds import array_of, is_structured
+from plugrad.spaces.structure import from_leaves, in_arrays, in_order_of, leaves, structure_leaves
 
 # --- the setting `frame_stack`: an observation is the last frames of an environment ---
 
@@ -47,13 +47,21 @@ def stacked_space(space: Space[Any], frame_stack: int) -> Space[Any]:
     Returns:
         A space whose arrays have a first axis of this length; `space` itself for one frame.
     """
-    return space if frame_stack == 1 else batch_space(space, frame_stack)
+    return space if frame_stack == 1 else batch_space(in_arrays(space), frame_stack)
 
 
 class _NewObservations(gym.ObservationWrapper[Any, Any, Any]):
-    """Copies observations: an environment may write each into the array of the one before."""
+    """Copies observations: an environment may write each into the array of the one before. Frames are arrays."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._own = env.observation_space
+        self.observation_space = in_arrays(self._own)
 
     def observation(self, observation: Any) -> Any:
+        if self.observation_space is not self._own:
+            parts = zip(leaves(self._own), structure_leaves(self._own, observation), strict=True)
+            observation = from_leaves(self._own, (array_of(leaf, value) for (_, leaf), value in parts))
         return deepcopy(observation)
 
 

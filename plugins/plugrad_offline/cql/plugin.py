@@ -5,6 +5,7 @@ from typing import Any
 
 from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
 from plugrad.schedules import ConfigView
+from plugrad.spaces import array_space
 from plugrad.types import ModuleID, Tensor
 from plugrad_offline.cql.config import CQLConfig
 from plugrad_offline.cql.loss import SAMPLES_NOISE, cql_loss
@@ -57,7 +58,7 @@ def get_noise_columns(
     learner: LearnerProtocol, module_id: ModuleID, config: CQLConfig
 ) -> Mapping[str, tuple[int, ...]]:
     """The noise of all actions that are drawn. See `AlgorithmSpec.get_noise_columns`."""
-    space: Any = learner.module[module_id].action_space
+    space: Any = array_space(learner.module[module_id].action_space)
     action = space.shape
     return {NOISE: action, NEXT_NOISE: action, SAMPLES_NOISE: (3 * config.num_actions, *action)}
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box
 
 from plugrad.config.module_specs import spaces_of
 from plugrad.learner.acting.actor import env_module_id
@@ -18,6 +18,7 @@ from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_env_observation_spaces, is_multi_agent
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
 from plugrad.sampling.vectorization import get_env_spaces
+from plugrad.spaces.kinds import is_array, number_of_choices
 from plugrad.types import Array, ModuleID
 
 AnyEnvRunner: TypeAlias = EnvRunner | MultiAgentEnvRunner
@@ -62,7 +63,7 @@ def observation_normalizers(
         spaces |= {
             module_id: space
             for module_id, space in _env_observation_spaces(config, spaces).items()
-            if isinstance(space, Discrete | MultiDiscrete | MultiBinary) and module_id in spaces
+            if module_id in spaces and is_array(space) and number_of_choices(space) is not None
         }
     return {module_id: kind.of_space(space) for module_id, space in spaces.items()}
 

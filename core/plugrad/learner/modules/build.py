@@ -26,6 +26,7 @@ from plugrad.sampling.multi_agent.env_faces import as_agent_env, has_many_agents
 from plugrad.sampling.multi_agent.module_spaces import spaces_of_modules
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.wrappers import EnvWrappers, stacked_space
+from plugrad.spaces.structure import in_arrays
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 log = logging.getLogger("plugrad")
@@ -351,7 +352,12 @@ def _spaces_of(config: Config, env: Any) -> Spaces:
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
         stacked = stacked_space(observation, EnvWrappers.of(config).num_frames)
-        return {DEFAULT_MODULE_ID: (stacked if is_structured(stacked) else stored_space(stacked), action)}
+        return {
+            DEFAULT_MODULE_ID: (
+                in_arrays(stacked) if is_structured(stacked) else stored_space(stacked),
+                action,
+            )
+        }
     config = config if env is None else config.environment(env)
     if is_multi_agent(config):
         return get_module_spaces(config)

@@ -22,6 +22,7 @@ from plugrad.networks import ActorCritic
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule
 from plugrad.rng_streams import stream
+from plugrad.spaces.kinds import array_space
 from plugrad.types import ModuleID
 
 GIVEN = ("observation_space", "action_space", "model_config")
@@ -174,7 +175,7 @@ def warn_of_far_bounds(module: Any) -> None:
     Warns:
         UserWarning: a finite interval of its float Box does not meet [-1, 1], or is far wider or narrower.
     """
-    space = module.action_space
+    space = array_space(module.action_space)
     if (
         not isinstance(module.network, ActorCritic)
         or not isinstance(space, Box)

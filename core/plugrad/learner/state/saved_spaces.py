@@ -12,7 +12,8 @@ from plugrad.learner.modules.build import with_spaces
 from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES, stored_bytes
 from plugrad.sampling.environments import get_module_spaces, is_multi_agent
 from plugrad.sampling.named_envs import env_name
-from plugrad.spaces import NAMES, Name, check_fit, in_order_of
+from plugrad.spaces.fit import NAMES, Name, check_fit
+from plugrad.spaces.structure import in_order_of
 from plugrad.types import ModuleID
 
 

@@ -20,12 +20,12 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Space
 
-from plugrad.action_rows import is_structured
 from plugrad.errors import ConfigError
 from plugrad.sampling.named_envs import register_sent
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.sync_vector_env import READ_INFOS, LeanSyncVectorEnv
 from plugrad.sampling.vector_envs import EnvSpaces, RunningEpisode, SyncEnvs
+from plugrad.spaces.kinds import array_space, is_structured
 from plugrad.types import Array
 
 SHUTDOWN_S = 3.0
@@ -238,7 +238,7 @@ class SharedArrays(NamedTuple):
         rewards: float64 `[N]`.
         terminated: bool `[N]`.
         truncated: bool `[N]`.
-        actions: `[N, ...]`; `[N, 0]` where an action has parts.
+        actions: `[N, ...]`; `[N, 0]` where an action is no array.
         busy: int64 `[num_workers]`, the environment that each worker is in, or `IDLE`.
     """
 
@@ -311,8 +311,9 @@ def _layout(
 
 
 def _batch(space: Space[Any], num_envs: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    shape = (0,) if is_structured(space) else space.shape or ()
-    return np.dtype(space.dtype), (num_envs, *shape)
+    if is_structured(space) or array_space(space) is not space:
+        return np.dtype(np.float64), (num_envs, 0)
+    return np.dtype(space.dtype), (num_envs, *(space.shape or ()))
 
 
 def _padded(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:

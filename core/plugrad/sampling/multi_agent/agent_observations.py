@@ -4,21 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Space
 
 from plugrad.action_masks import as_mask, choice_sizes, expected, forbids_all
-from plugrad.action_rows import from_leaves, structure_leaves
 from plugrad.columns import Columns
 from plugrad.errors import EnvContractError
 from plugrad.observations import flat_rows
-from plugrad.observations.layout import stored_space
 from plugrad.observations.rows import cast_exactly, nonfinite
 from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.policy.observations import ObservationEncoder, flat_space
+from plugrad.policy.observations import ObservationEncoder
 from plugrad.sampling.env_checker import WrongObservationError, describe, nonfinite_part
 from plugrad.sampling.flat_observations import RowWriter
 from plugrad.sampling.multi_agent.agent_track import AgentTrack
+from plugrad.spaces.kinds import is_box
+from plugrad.spaces.layout import flat_space, stored_space
+from plugrad.spaces.structure import from_leaves, leaves, structure_leaves
 from plugrad.types import Array
 
 
@@ -97,12 +98,14 @@ class AgentObservations:
         """Flat rows of observations; None if one is not of the space."""
         space = self._space
         try:
-            if isinstance(space, Box):
+            if is_box(space):
                 array = np.array(observations)
                 fits = array.shape[1:] == space.shape and array.dtype.kind in "biuf"
                 return cast_exactly(array, space.dtype) if fits else None
-            leaves = zip(*(structure_leaves(space, each) for each in observations), strict=True)
-            return flat_rows(space, from_leaves(space, (np.array(each) for each in leaves)))
+            columns = zip(*(structure_leaves(space, each) for each in observations), strict=True)
+            parts = zip(leaves(space), columns, strict=True)
+            values = (list(each) if leaf.shape is None else np.array(each) for (_, leaf), each in parts)
+            return flat_rows(space, from_leaves(space, values))
         except (ValueError, TypeError, KeyError):
             return None
 

@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium.spaces import Space
 
-from plugrad.action_rows import from_leaves, is_structured, structure_leaves
 from plugrad.batch.forms import state_columns
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
@@ -17,6 +16,8 @@ from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.learner_rewards import clip_rewards
 from plugrad.sampling.multi_agent.agent_observations import AgentObservations
 from plugrad.sampling.multi_agent.agent_track import CARRIED, AgentTrack
+from plugrad.spaces.kinds import is_structured
+from plugrad.spaces.structure import from_leaves, structure_leaves
 from plugrad.types import Array, ModuleID
 
 MultiAgentPolicyFunction: TypeAlias = Callable[..., Mapping[str, Any]]

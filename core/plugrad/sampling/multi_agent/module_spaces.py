@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gymnasium.spaces import Dict, Space
+from gymnasium.spaces import Space
 
 from plugrad.action_masks import choice_sizes
 from plugrad.columns import Columns
@@ -18,7 +18,9 @@ from plugrad.sampling.multi_agent.module_mapping import (
     ModuleMapping,
     module_ids_of,
 )
-from plugrad.spaces import NAMES, check_fit, in_order_of
+from plugrad.spaces.fit import NAMES, check_fit
+from plugrad.spaces.kinds import named_parts
+from plugrad.spaces.structure import in_order_of
 from plugrad.types import AgentID, ModuleID
 
 _EPISODES = 100
@@ -53,7 +55,7 @@ def agent_spaces(env: AgentEnv, agent: AgentID) -> Spaces:
             ) from error
     observation, action = found
     check_spaces(f"{env.name}, agent {agent!r}", _Spaces(observation, action))  # type: ignore[arg-type]
-    if isinstance(observation, Dict) and Columns.ACTION_MASK in observation.spaces:
+    if Columns.ACTION_MASK in named_parts(observation):
         choice_sizes(action)
         observation = without_action_mask(observation)
     return observation, action

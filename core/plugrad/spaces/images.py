@@ -7,6 +7,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plugrad.spaces.kinds import is_box
+
 SMALLEST_IMAGE = 20
 """Height and width from which on observations count as images."""
 _IMAGE, _CHANNELS_FIRST = ("height", "width", "channels"), ("channels", "height", "width")
@@ -79,9 +81,9 @@ def is_ambiguous(shape: tuple[int, ...]) -> bool:
 
 def is_image(space: gym.Space[Any] | None) -> bool:
     """Whether observations are images: uint8 with three axes and more, or those that have an `image_layout`."""
-    if not isinstance(space, gym.spaces.Box):
+    if space is None or not is_box(space):
         return False
-    return (space.dtype == np.uint8 and len(space.shape) > 2) or image_layout(space) is not None
+    return (space.dtype == np.uint8 and len(space.shape or ()) > 2) or image_layout(space) is not None
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:

@@ -1,31 +1,30 @@
-"""The layout of rows: which numbers of a row belong to which part of a Dict or Tuple observation.
+"""The layout of rows: which numbers of a row belong to which part of a Dict or Tuple.
 
-A row has the parts in the order of `gymnasium.spaces.flatten`: Boxes raveled in C order, Discrete and MultiDiscrete
-parts one-hot.
+A row of an observation has the parts in the order of `gymnasium.spaces.flatten`: Boxes raveled in C order, Discrete
+and MultiDiscrete parts one-hot. A row of an action has each choice as a number, see `plugrad.action_rows`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Box, Space, flatten_space
 
-from plugrad.action_rows import leaves
 from plugrad.errors import ConfigError
-from plugrad.observations.images import is_image
+from plugrad.spaces.images import is_image
+from plugrad.spaces.kinds import array_space, is_array, is_box, is_one_hot, is_structured, number_of_choices
+from plugrad.spaces.structure import in_arrays, leaves, with_leaves
 from plugrad.types import Array
 
 
 @dataclass(frozen=True, eq=False)
 class RowPart:
-    """One part of a row.
+    """One part of a row of an observation or an action.
 
     Args:
         path: such as `['camera']` or `[0]['speed']`; empty for a space without parts.
-        space: of the part: Box, Discrete, MultiDiscrete or MultiBinary.
+        space: of the part: Box, Discrete, MultiDiscrete or MultiBinary; that of the arrays of a registered kind.
         start: index of its first number in the row.
         stop: index after its last number.
     """
@@ -37,13 +36,13 @@ class RowPart:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the part, with Discrete and MultiDiscrete parts one-hot."""
-        return _part_shape(self.path, self.space)
+        """The shape of the part in an observation, with Discrete and MultiDiscrete parts one-hot."""
+        return _part_shape(self.space)
 
     @property
     def has_scale(self) -> bool:
         """Whether `normalize_observations` normalises the numbers: true for Boxes that are no images."""
-        return isinstance(self.space, Box) and not is_image(self.space)
+        return is_box(self.space) and not is_image(self.space)
 
 
 def row_parts(space: Space[Any]) -> list[RowPart]:
@@ -53,21 +52,33 @@ def row_parts(space: Space[Any]) -> list[RowPart]:
         ConfigError: a part is no array of numbers, or there are no parts.
     """
     parts: list[RowPart] = []
-    start = 0
     for path, leaf in leaves(space):
-        stop = start + prod(_part_shape(path, leaf))
-        parts.append(RowPart(path, leaf, start, stop))
-        start = stop
+        if not is_array(leaf):
+            raise ConfigError(
+                f"observations{path} are of a {type(leaf).__name__} space, which is no array of numbers: {leaf}. Make "
+                "numbers of them with a gymnasium.ObservationWrapper"
+            )
+        own, start = array_space(leaf), parts[-1].stop if parts else 0
+        parts.append(RowPart(path, own, start, start + prod(_part_shape(own))))
     if not parts:
         raise ConfigError(f"observations of {space} have no parts")
     return parts
 
 
+def action_parts(space: Space[Any]) -> tuple[RowPart, ...]:
+    """The parts of an action space, in the order of a row; the space itself if it has none."""
+    parts: list[RowPart] = []
+    for path, leaf in leaves(space):
+        own, start = array_space(leaf), parts[-1].stop if parts else 0
+        parts.append(RowPart(path, own, start, start + prod(own.shape or ())))
+    return tuple(parts)
+
+
 def row_shape(space: Space[Any]) -> tuple[int, ...]:
     """The shape of one row: [numbers] of a Dict or Tuple, and that of a single observation of other spaces."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
+    if is_structured(space):
         return (row_parts(space)[-1].stop,)
-    return tuple(space.shape or ())
+    return tuple(array_space(space).shape or ())
 
 
 def row_space(space: Space[Any]) -> Box:
@@ -82,10 +93,19 @@ def row_space(space: Space[Any]) -> Box:
     Raises:
         ConfigError: it is another space, or one of its parts is no array of numbers.
     """
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        row_parts(space)
-        return stored_space(spaces.flatten_space(space))
-    return stored_space(space)
+    return stored_space(flat_space(space) if is_structured(space) else space)
+
+
+def flat_space(space: Space[Any]) -> Space[Any]:
+    """The space of flattened observations, as of `gymnasium.spaces.flatten_space`; that of a Box is the Box.
+
+    Raises:
+        ConfigError: a part is no array of numbers.
+    """
+    if is_box(space):
+        return space
+    row_parts(space)
+    return flatten_space(in_arrays(space))
 
 
 def model_space(space: Space[Any], *, normalized: bool = False) -> Space[Any]:
@@ -102,35 +122,14 @@ def model_space(space: Space[Any], *, normalized: bool = False) -> Space[Any]:
     Raises:
         ConfigError: a part is no array of numbers.
     """
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = row_parts(space)
-        if not normalized:
-            return space
-        return with_leaves(
-            space, iter([stored_space(p.space, normalized=True) if p.has_scale else p.space for p in parts])
-        )
-    (whole,) = row_parts(space)
-    return stored_space(
-        spaces.flatten_space(space) if not isinstance(space, Box) else space,
-        normalized=normalized and whole.has_scale,
+    parts = row_parts(space)
+    if not is_structured(space):
+        return stored_space(flat_space(space), normalized=normalized and parts[0].has_scale)
+    if not normalized:
+        return in_arrays(space)
+    return with_leaves(
+        space, iter([stored_space(p.space, normalized=True) if p.has_scale else p.space for p in parts])
     )
-
-
-def with_leaves(space: Space[Any], inner: Iterator[Space[Any]]) -> Space[Any]:
-    """A space of the same structure.
-
-    Args:
-        space: a Dict, a Tuple or a space without parts.
-        inner: its parts, in the order of a row.
-
-    Returns:
-        A new space; a space without parts is the next of `inner`.
-    """
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict([(key, with_leaves(each, inner)) for key, each in space.spaces.items()])
-    if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([with_leaves(each, inner) for each in space.spaces])
-    return next(inner)
 
 
 def stored_space(space: Space[Any], *, normalized: bool = False) -> Box:
@@ -163,14 +162,5 @@ def _as_float32(bound: Array) -> Array:
     return bound.astype(np.float32)
 
 
-def _part_shape(path: str, space: Space[Any]) -> tuple[int, ...]:
-    if isinstance(space, Box | MultiBinary):
-        return tuple(space.shape)
-    if isinstance(space, Discrete):
-        return (int(space.n),)
-    if isinstance(space, MultiDiscrete):
-        return (int(space.nvec.sum()),)
-    raise ConfigError(
-        f"observations{path} are of a {type(space).__name__} space, which is no array of numbers: {space}. Make "
-        "numbers of them with a gymnasium.ObservationWrapper"
-    )
+def _part_shape(space: Space[Any]) -> tuple[int, ...]:
+    return (int(np.sum(number_of_choices(space))),) if is_one_hot(space) else tuple(space.shape or ())

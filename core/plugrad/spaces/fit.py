@@ -6,15 +6,16 @@ to which a policy scales and clips, and those of uint8, by which a network divid
 ignores the order of keys, so it does not tell whether rows are equal.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Space
 
-from plugrad.action_rows import action_parts, is_structured, leaves
 from plugrad.errors import SpaceMismatchError
-from plugrad.observations.layout import row_parts, row_space, stored_space
+from plugrad.spaces.kinds import Bounds, is_box, is_structured, kind_of
+from plugrad.spaces.layout import action_parts, row_parts, row_space, stored_space
+from plugrad.spaces.structure import leaves
 from plugrad.types import Array
 
 Name = Literal["observation_space", "action_space"]
@@ -49,16 +50,14 @@ def check_fit(
     Raises:
         SpaceMismatchError: names every part that differs by its path, with both sides; or the orders of both.
     """
-    different = [*_differences(asked, found, "", name == "action_space", whatever_bounds)]
+    bounds: Bounds = "none" if whatever_bounds else "all" if name == "action_space" else "of bytes"
+    different = [*_differences(asked, found, "", bounds)]
     if different and name == "observation_space" and rows_of is not None:
         rows, parts = (asked, found) if rows_of == "asked" else (found, asked)
         if _are_rows(rows, parts, whatever_bounds):
             return
     if different:
-        only_bounds = not whatever_bounds and not [
-            *_differences(asked, found, "", name == "action_space", True)
-        ]
-        if only_bounds:
+        if not whatever_bounds and not [*_differences(asked, found, "", "none")]:
             to_type += f". Only bounds differ; if that is meant: {ALLOW_OTHER_BOUNDS}"
         shown = "; ".join(different[:_MOST_SHOWN])
         more = f"; and {len(different) - _MOST_SHOWN} more" if len(different) > _MOST_SHOWN else ""
@@ -89,29 +88,12 @@ ALLOW_OTHER_BOUNDS = ".environment(..., allow_other_bounds=True), on the command
 
 def _are_rows(rows: Space[Any], parts: Space[Any], whatever_bounds: bool) -> bool:
     """Whether a Box is that of the flattened rows of a Dict or Tuple, normalised or not."""
-    if not is_structured(parts) or type(rows) is not Box:
+    if not is_structured(parts) or not is_box(rows):
         return False
     rows, flat = stored_space(rows), row_space(parts)
     if whatever_bounds:
         return rows.shape == flat.shape and rows.dtype == flat.dtype
     return rows in (flat, stored_space(flat, normalized=True))
-
-
-def in_order_of(like: Space[Any], space: Space[Any]) -> Space[Any]:
-    """A space with the keys of its Dicts in the order that another has.
-
-    Args:
-        like: has the order.
-        space: of the same keys; one of other keys stays as it is.
-
-    Returns:
-        `space`, or a new space of the same parts.
-    """
-    if isinstance(like, Dict) and isinstance(space, Dict) and like.spaces.keys() == space.spaces.keys():
-        return Dict([(key, in_order_of(each, space.spaces[key])) for key, each in like.spaces.items()])
-    if isinstance(like, Tuple) and isinstance(space, Tuple) and len(like.spaces) == len(space.spaces):
-        return Tuple([in_order_of(one, two) for one, two in zip(like.spaces, space.spaces, strict=True)])
-    return space
 
 
 def row_order(name: Name, asked: Space[Any], found: Space[Any]) -> Array | None:
@@ -133,60 +115,24 @@ def row_order(name: Name, asked: Space[Any], found: Space[Any]) -> Array | None:
     return None if np.array_equal(order, np.arange(order.size)) else order
 
 
-def _differences(
-    asked: Space[Any], found: Space[Any], path: str, are_actions: bool, whatever_bounds: bool
-) -> Iterator[str]:
+def _differences(asked: Space[Any], found: Space[Any], path: str, bounds: Bounds) -> Iterator[str]:
     """What differs, as `path: asked, found`, from the outside in."""
-    pairs: Sequence[tuple[str, Space[Any], Space[Any]]] = ()
-    if isinstance(asked, Dict) and isinstance(found, Dict):
-        missing, unknown = (
-            sorted(map(repr, one.spaces.keys() - two.spaces.keys()))
-            for one, two in ((asked, found), (found, asked))
-        )
-        if missing:
-            yield f"{path or 'the Dict'} lacks {', '.join(missing)}"
-        if unknown:
-            yield f"{path or 'the Dict'} has {', '.join(unknown)}, which nobody reads"
-        pairs = [
-            (f"[{key!r}]", each, found.spaces[key])
-            for key, each in asked.spaces.items()
-            if key in found.spaces
-        ]
-    elif isinstance(asked, Tuple) and isinstance(found, Tuple):
-        if len(asked.spaces) != len(found.spaces):
-            yield f"{path or 'the Tuple'}: {len(asked.spaces)} parts asked, {len(found.spaces)} found"
-        pairs = [
-            (f"[{n}]", one, two) for n, (one, two) in enumerate(zip(asked.spaces, found.spaces, strict=False))
-        ]
-    else:
-        one, two = (_description(each, are_actions, whatever_bounds) for each in (asked, found))
+    kind, other = kind_of(asked), kind_of(found)
+    if kind.structure is None or kind is not other:
+        one, two = kind.words(asked, bounds), other.words(found, bounds)
         if one != two:
             yield f"{path or 'the whole'}: {one} asked, {two} found"
-    for key, each, other in pairs:
-        yield from _differences(each, other, f"{path}{key}", are_actions, whatever_bounds)
-
-
-def _description(space: Space[Any], are_actions: bool, whatever_bounds: bool) -> str:
-    """What must be equal of a space without parts."""
-    if isinstance(space, Discrete):
-        start = f", start={space.start}" if space.start else ""
-        return f"Discrete({space.n}{start})"
-    if isinstance(space, MultiDiscrete):
-        start = f", start={space.start.tolist()}" if np.any(space.start) else ""
-        return f"MultiDiscrete({space.nvec.tolist()}{start})"
-    if isinstance(space, MultiBinary):
-        return f"MultiBinary({space.n})"
-    if not isinstance(space, Box):
-        return str(space)
-    kind = "uint8" if space.dtype == np.uint8 else {"f": "float", "b": "bool"}.get(space.dtype.kind, "int")
-    bounds = ""
-    if not whatever_bounds and (are_actions or kind == "uint8"):
-        bounds = f" from {_numbers(space.low)} to {_numbers(space.high)}"
-    return f"{kind} {list(space.shape)}{bounds}"
-
-
-def _numbers(bound: Array) -> str:
-    """A bound in few words; in float32, as those of rows are."""
-    bound = bound.astype(np.float32) if bound.dtype.kind == "f" else bound
-    same = bound.size and (bound == bound.flat[0]).all()
-    return str(bound.flat[0].item()) if same else str(bound.ravel().tolist())
+        return
+    own, parts = dict(kind.structure.parts(asked)), dict(kind.structure.parts(found))
+    whole = path or f"the {kind.name}"
+    if not kind.structure.has_names and len(own) != len(parts):
+        yield f"{whole}: {len(own)} parts asked, {len(parts)} found"
+    if kind.structure.has_names:
+        missing, unknown = sorted(map(repr, own.keys() - parts)), sorted(map(repr, parts.keys() - own))
+        if missing:
+            yield f"{whole} lacks {', '.join(missing)}"
+        if unknown:
+            yield f"{whole} has {', '.join(unknown)}, which nobody reads"
+    for key, each in own.items():
+        if key in parts:
+            yield from _differences(each, parts[key], f"{path}[{key!r}]", bounds)
