@@ -31,9 +31,10 @@ def test_values_of_own_kinds_train_are_saved_and_act(
     if config_class is not PPOConfig:
         config = config.training(num_steps_sampled_before_learning_starts=8)
     config = config.environment(Compass, env_config={"observed": "dict", "acted": acted})
+    config = config.env_runners(num_envs_per_env_runner=4)
     algorithm = config.build_algo()
     before = algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID]
-    for _ in range(10):
+    for _ in range(4):
         algorithm.train()
     after = algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID]
     assert any((before[name] != after[name]).any() for name in before)
