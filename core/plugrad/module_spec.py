@@ -9,7 +9,7 @@ import gymnasium as gym
 from plugrad.errors import ConfigError
 from plugrad.model_config import MODEL_CONFIG as MODEL_CONFIG
 from plugrad.model_config import complete_model_config
-from plugrad.types import ModuleID
+from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,3 +127,55 @@ class MultiRLModuleSpec:
             "MultiRLModuleSpec.build(): type MultiRLModule({id_: each.build() for id_, each in "
             "spec.rl_module_specs.items()}), or give the spec to config.rl_module(rl_module_spec=spec)"
         )
+
+
+# --- the modules that a config names: their ids, specs and spaces ---
+
+
+def specs_of(config: Any) -> dict[ModuleID, RLModuleSpec | None]:
+    """The spec of each module that `rl_module_spec` or `policies` names; None if neither has a spec for it.
+
+    `policies={id: spec}` gives a module its own spec; `rl_module_spec=RLModuleSpec(...)` is for all other modules.
+
+    Raises:
+        ConfigError: a module has two different specs.
+    """
+    common = config.rl_module_spec
+    own = common.rl_module_specs if isinstance(common, MultiRLModuleSpec) else {}
+    others: dict[ModuleID, RLModuleSpec | None] = {}
+    if isinstance(config.policies, Mapping):
+        others = dict(config.policies)
+    elif config.policies is not None:
+        others = dict.fromkeys(config.policies)
+    elif not own:  # nothing names a module
+        others = {DEFAULT_MODULE_ID: None}
+    for module_id, spec in others.items():
+        if None not in (spec, own.get(module_id)) and spec != own[module_id]:
+            raise ConfigError(
+                f"module {module_id!r} has two specs: policies says {spec!r:.200} and rl_module_spec "
+                f"{own[module_id]!r:.200}; give one of them",
+                module_id=module_id,
+            )
+    default = None if isinstance(common, MultiRLModuleSpec) else common
+    return {**{module_id: default if spec is None else spec for module_id, spec in others.items()}, **own}
+
+
+def names_modules(config: Any) -> bool:
+    """Whether a config names modules; else there is the default one, or those that a learner is given."""
+    return config.policies is not None or isinstance(config.rl_module_spec, MultiRLModuleSpec)
+
+
+def spaces_of(config: Any, module_id: ModuleID) -> tuple[Any, Any]:
+    """The spaces of one module: its spec's, or else the config's.
+
+    Args:
+        config: an `AlgorithmConfig`.
+        module_id: the module.
+
+    Returns:
+        `(observation_space, action_space)`; None if neither has one.
+    """
+    spec = (specs_of(config).get(module_id) or RLModuleSpec()).complete(
+        config.observation_space, config.action_space
+    )
+    return spec.observation_space, spec.action_space

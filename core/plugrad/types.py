@@ -1,10 +1,13 @@
 """Type aliases, and the constants that RLlib users know."""
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
+StrPath: TypeAlias = str | PathLike[str]
+"""A path as a user gives it."""
 Array: TypeAlias = NDArray[Any]
 """A numpy array."""
 Tensor: TypeAlias = Any

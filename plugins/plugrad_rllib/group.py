@@ -7,8 +7,8 @@ from typing import Any
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.learner import Learner
-from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.types import COMPONENT_RL_MODULE, ModuleID
+from plugrad.learner.state.checkpoint import load_state
+from plugrad.types import COMPONENT_RL_MODULE, ModuleID, StrPath
 from plugrad_rllib.overrides import (
     Bridge,
     adapt_subclasses,
@@ -86,10 +86,10 @@ class OlderLearnerGroup:
     def load_module_state(
         self: Any,
         *,
-        multi_rl_module_ckpt_dir: checkpointing.StrPath | None = None,
+        multi_rl_module_ckpt_dir: StrPath | None = None,
         modules_to_load: Collection[ModuleID] | None = None,
-        rl_module_ckpt_dirs: Mapping[ModuleID, checkpointing.StrPath] | None = None,
-        marl_module_ckpt_dir: checkpointing.StrPath | None = None,
+        rl_module_ckpt_dirs: Mapping[ModuleID, StrPath] | None = None,
+        marl_module_ckpt_dir: StrPath | None = None,
     ) -> None:
         """Load the weights of modules from checkpoints of learners or groups: all of them or none.
 
@@ -136,9 +136,9 @@ def _train_only(learner: Learner, module_ids: Collection[ModuleID] | None) -> No
 
 
 def _weights_in(
-    path: checkpointing.StrPath, module_ids: Collection[ModuleID] | None, *, rename: bool = False
+    path: StrPath, module_ids: Collection[ModuleID] | None, *, rename: bool = False
 ) -> dict[ModuleID, Any]:
-    found = checkpointing.load(path, kind="learner").state[COMPONENT_RL_MODULE]
+    found = load_state(path, kind="learner").state[COMPONENT_RL_MODULE]
     if rename and len(found) == 1:
         return dict.fromkeys(module_ids or (), *found.values())
     missing = [module_id for module_id in module_ids or () if module_id not in found]

@@ -10,7 +10,7 @@ from typing import Any
 
 from plugrad.checkpoint.disk import refuse_links
 from plugrad.learner import Learner
-from plugrad.learner.state import checkpoint as checkpointing
+from plugrad.learner.state.checkpoint import save_state
 from plugrad.learner.state.state import restore_on_error
 from plugrad.types import (
     ALL_MODULES,
@@ -86,7 +86,7 @@ class OlderLearner:
     def _save_optimizers(self: Any, path: StrPath) -> None:
         """A checkpoint of the optimizers' states alone."""
         warn_older("Learner._save_optimizers()", "save_to_path(), which saves the optimizers too")
-        checkpointing.save(path, self.get_state(COMPONENT_OPTIMIZER), self.get_metadata(), keep=1)
+        save_state(path, self.get_state(COMPONENT_OPTIMIZER), self.get_metadata(), keep=1)
 
     def _load_optimizers(self: Any, path: StrPath) -> None:
         """Load what `_save_optimizers` wrote, or the optimizers of any checkpoint."""

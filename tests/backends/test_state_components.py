@@ -10,7 +10,7 @@ from needs import backends_under_test
 
 from plugrad import Learner
 from plugrad.checkpoint import load_checkpoint
-from plugrad.checkpoint.manifest import FORMAT_VERSION
+from plugrad.checkpoint.content import FORMAT_VERSION
 from plugrad.errors import CheckpointError
 from plugrad.learner.state.components import COMPONENTS, Component
 from plugrad.learner.state.state import Snapshot, restore_on_error

@@ -9,7 +9,7 @@ import pytest
 from added_op import CopyWithCube
 
 import plugrad
-from plugrad.hooks.entry_points import entries
+from plugrad.hooks.plugin_records import entries
 from plugrad.ops import RULES, Ops
 
 STRICT = """

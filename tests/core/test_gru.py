@@ -12,7 +12,7 @@ from plugrad import Columns, RLModuleSpec
 from plugrad import numpy_ops as ops
 from plugrad.errors import ConfigError
 from plugrad.networks import ActorCritic
-from plugrad.networks.gru import gru, gru_parameters
+from plugrad.networks.recurrent import gru, gru_parameters
 
 IN, CELLS = 3, 2
 

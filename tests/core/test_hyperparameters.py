@@ -64,6 +64,14 @@ def test_a_checkpoint_brings_its_hyperparameters_and_the_log_says_so(source, tmp
     assert digest(other.get_state()) == digest(source.get_state())
 
 
+def test_a_checkpoint_of_equal_hyperparameters_leaves_the_config_and_its_programs(source, tmp_path, caplog):
+    before, optimizers = source.config, source.registered_optimizers
+    source.restore_from_path(tmp_path / "c")
+    assert source.config is before
+    assert source.registered_optimizers is optimizers
+    assert "going on with" not in caplog.text
+
+
 def test_the_config_keeps_its_own_if_asked_and_the_log_says_so(source, tmp_path, caplog):
     other = built(OWN)
     train(other, 10)

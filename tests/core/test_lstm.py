@@ -12,7 +12,7 @@ from plugrad import Columns, RLModuleSpec
 from plugrad import numpy_ops as ops
 from plugrad.errors import ConfigError
 from plugrad.networks import ActorCritic
-from plugrad.networks.lstm import lstm, lstm_parameters
+from plugrad.networks.recurrent import lstm, lstm_parameters
 
 IN, CELLS = 3, 2
 TWO_ACTIONS = Discrete(2)

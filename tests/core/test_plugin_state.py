@@ -160,7 +160,7 @@ def test_only_a_file_that_holds_it_is_of_the_newer_format(tmp_path):
 def test_what_an_older_version_says_of_a_newer_file(tmp_path, monkeypatch):
     learner_with(MovingScale()).save_to_path(tmp_path / "c")
     seal(tmp_path / "c" / "save-1", lambda fields: fields.update(plugrad_version="0.2.0"))
-    monkeypatch.setattr("plugrad.checkpoint.manifest.FORMAT_VERSION", 2)
+    monkeypatch.setattr("plugrad.checkpoint.content.FORMAT_VERSION", 2)
     with pytest.raises(
         CheckpointVersionError, match=r'format version 3, .*up to 2: pip install "plugrad>=0.2.0"'
     ):

@@ -12,7 +12,7 @@ import pytest
 
 from plugrad.errors import AlgorithmNotFoundError
 from plugrad.hooks.registry import get_algorithm
-from plugrad.learner.state.checkpoint import with_distribution_hint
+from plugrad.learner.state.untrusted import with_distribution_hint
 
 PRELUDE = """
 import json, os, sys, warnings

@@ -20,16 +20,26 @@ from plugrad.group import LearnerGroup
 from plugrad.learner.acting.env_runner_policies import AnyEnvRunner
 from plugrad.learner.modules.build import with_spaces
 from plugrad.learner.modules.users_classes import warn_of_far_bounds
-from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.checkpoint import Hyperparameters, resolve_hyperparameters
+from plugrad.learner.state.checkpoint import (
+    ENV_OBSERVATION_SPACE,
+    ENV_OBSERVATION_SPACES,
+    Hyperparameters,
+    as_checkpoint_error,
+    check_spaces,
+    load_state,
+    metadata_of,
+    part_of,
+    save_state,
+    with_hyperparameters_of,
+)
 from plugrad.learner.state.components import generators_of
-from plugrad.learner.state.saved_spaces import check_spaces, with_bounds_of_env
+from plugrad.learner.state.untrusted import config_to_build, with_bounds_of_env
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
 from plugrad.training import ModuleResults, Training
-from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE
+from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, StrPath
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
 PARTS = {"learner", "acting", "env_runner", "recorder", "training", "training_iteration"}
@@ -229,7 +239,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             max_rows=config.output_max_rows,
         )
 
-    def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
+    def save_to_path(self, path: StrPath, *, keep: int = 2) -> str:
         """Write learner, env runner, training and counters as one checkpoint.
 
         A run that saves and continues computes the same as a run that is restored from the save. So running episodes
@@ -256,23 +266,23 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         }
         if self._recorder is not None:
             state["recorder"] = self._recorder.get_state()
-        checkpointing.save(path, state, self._metadata(), keep=keep)
+        save_state(path, state, self._metadata(), keep=keep)
         if self.env_runner is not None:
             self.env_runner.truncate()
         self._learner.notify("checkpoint_saved", path=str(path))
         return str(path)
 
     def _metadata(self) -> dict[str, Any]:
-        metadata = checkpointing.metadata_of(self._learner, self.config, kind="algorithm")
+        metadata = metadata_of(self._learner, self.config, kind="algorithm")
         with suppress(ConfigError):  # a user's own space class: `load_policy` takes flat observations then
             spaces = {
                 module_id: encode(space, "observations")
                 for module_id, space in self._env_observation_spaces.items()
             }
             if self._is_multi_agent:
-                metadata[checkpointing.ENV_OBSERVATION_SPACES] = spaces
+                metadata[ENV_OBSERVATION_SPACES] = spaces
             elif spaces:
-                metadata[checkpointing.ENV_OBSERVATION_SPACE] = next(iter(spaces.values()))
+                metadata[ENV_OBSERVATION_SPACE] = next(iter(spaces.values()))
         return metadata
 
     def begin_new_episodes(self) -> None:
@@ -295,7 +305,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
 
     def restore_from_path(
         self,
-        path: checkpointing.StrPath,
+        path: StrPath,
         *,
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
@@ -327,19 +337,18 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             return
         if new_episodes:
             self._sampler_of_new_episodes()
-        checkpoint = checkpointing.load(path, kind="algorithm")
+        checkpoint = load_state(path, kind="algorithm")
         state = checkpoint.state
         _check_parts(checkpoint)
-        with checkpointing.as_checkpoint_error(checkpoint):
+        with as_checkpoint_error(checkpoint):
             allowed = allow_other_bounds or self.config.allow_other_bounds
             check_spaces(self.config, checkpoint, self._env_observation_spaces, allow_other_bounds=allowed)
-        with self._all_or_nothing(), checkpointing.as_checkpoint_error(checkpoint):
+        with self._all_or_nothing(), as_checkpoint_error(checkpoint):
             iteration = index(state["training_iteration"])
             acted = state.get("acting", {})  # older checkpoints have none
             generators_of(acted)  # an error before anything is changed
-            self._use_config(
-                resolve_hyperparameters(self.config, hyperparameters, checkpoint.metadata["config"])
-            )
+            theirs = with_hyperparameters_of(self.config, checkpoint, hyperparameters)
+            self._use_config(self.config if hyperparameters == "config" else theirs)
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
             if self._recorder is not None and "recorder" in state:
                 self._recorder = self._recorder.resumed(state["recorder"], new_episodes=new_episodes)
@@ -352,10 +361,10 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
                 self.begin_new_episodes()
         self.iteration = iteration
 
-    def _restore_component(self, path: checkpointing.StrPath, component: str) -> None:
+    def _restore_component(self, path: StrPath, component: str) -> None:
         """Restore a part of the learners, with the statistics of the modules whose weights it has."""
         whole = load_checkpoint(path)
-        checkpoint = checkpointing.part_of(whole, kind="learner")
+        checkpoint = part_of(whole, kind="learner")
         name, _, module_id = component.partition("/")
         statistics: dict[str, Any] = {}
         if name == COMPONENT_RL_MODULE:
@@ -387,7 +396,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
     @classmethod
     def from_checkpoint(
         cls,
-        path: checkpointing.StrPath,
+        path: StrPath,
         *,
         backend: str | None = None,
         env: Any = None,
@@ -436,7 +445,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             "rl_module_spec": module_spec,
         }
         given = {name: value for name, value in instead.items() if value is not None}
-        with checkpointing.config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
+        with config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
             config = config.changed(**given)
             if (
                 env is not None or allow_other_bounds

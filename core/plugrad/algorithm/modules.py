@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from plugrad.algorithm.policies import ActingAlgorithm
-from plugrad.config.module_specs import specs_of
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.learner.acting.env_runner_policies import observation_normalizers
 from plugrad.learner.modules.add_remove import spec_of
-from plugrad.module_spec import RLModuleSpec
+from plugrad.module_spec import RLModuleSpec, specs_of
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.environments import get_module_spaces
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, ModuleID

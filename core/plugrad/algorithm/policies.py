@@ -10,7 +10,6 @@ from typing import Any
 import gymnasium as gym
 
 from plugrad.checkpoint import Checkpoint
-from plugrad.config.module_specs import spaces_of
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.episodes import Episode, episodes_by_module
@@ -25,13 +24,12 @@ from plugrad.learner.acting.env_runner_policies import (
     observation_normalizers,
 )
 from plugrad.learner.modules.build import with_spaces
-from plugrad.learner.state.checkpoint import as_checkpoint_error
-from plugrad.learner.state.saved_spaces import check_spaces
+from plugrad.learner.state.checkpoint import as_checkpoint_error, check_spaces
+from plugrad.module_spec import spaces_of
 from plugrad.observations import model_space
 from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
-from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.policy.running_moments import RunningMoments
+from plugrad.policy.normalization import ObservationNormalizer, RunningMoments
 from plugrad.rng_streams import stream
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import (

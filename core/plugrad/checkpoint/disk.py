@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from plugrad.checkpoint.layout import StrPath
 from plugrad.errors import CheckpointError, CheckpointUnsafeError, PlugradError
+from plugrad.types import StrPath
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS = (

@@ -12,29 +12,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugrad.checkpoint import named_arrays, strict_json
-from plugrad.checkpoint.disk import disk_errors
-from plugrad.checkpoint.layout import (
+from plugrad.checkpoint import formats
+from plugrad.checkpoint.content import (
     DATA,
     MANIFEST,
+    MAX_DATA_BYTES,
+    MAX_MANIFEST_BYTES,
+    BlockFile,
+    Decoder,
     FileEntry,
-    StrPath,
+    Manifest,
+    ReadBlock,
     block_number,
+    identity_of,
     save_name,
     save_number,
     save_numbers,
 )
-from plugrad.checkpoint.manifest import MAX_BYTES, Manifest
-from plugrad.checkpoint.named_arrays import BlockFile, ReadBlock, identity_of
-from plugrad.checkpoint.tree import Decoder
-from plugrad.checkpoint.writer import MAX_DATA_BYTES
+from plugrad.checkpoint.disk import disk_errors
 from plugrad.errors import (
     CheckpointCorruptError,
     CheckpointError,
     CheckpointUnsafeError,
     CheckpointVersionError,
 )
-from plugrad.types import Array
+from plugrad.types import Array, StrPath
 
 # --- reading a directory that may come from a stranger: no link is followed, and only regular files are opened ---
 #
@@ -79,10 +81,6 @@ class Folder:
         finally:
             os.close(fd)
 
-    def size(self, name: str) -> int:
-        """The length of a file in bytes; errors as in `stat`."""
-        return self.stat(name).st_size
-
     def stat(self, name: str) -> os.stat_result:
         """What the system says of a file.
 
@@ -108,7 +106,7 @@ class Folder:
             CheckpointCorruptError: the file is missing, or not of this length.
             CheckpointUnsafeError: as in `stat`, or it does not fit into memory.
         """
-        self.size(name)
+        self.stat(name)
         fd = self._descriptor(name, _FILE)
         try:
             self._check_file(name, os.fstat(fd))
@@ -244,10 +242,24 @@ def _load_newest(owned: Folder, numbers: list[int]) -> Checkpoint | None:
 
 def _load(save: Folder) -> Checkpoint:
     for name in save.names():
-        save.size(name)  # refuses what is no regular file, whether the manifest lists it or not
-    manifest = _read_manifest(save)
-    arrays, blocks = _read_arrays(save, manifest.files)
-    state = _read_data(save, manifest.files[DATA], Decoder(arrays, blocks))
+        save.stat(name)  # refuses what is no regular file, whether the manifest lists it or not
+    data = _read_limited(save, MANIFEST, save.stat(MANIFEST).st_size, MAX_MANIFEST_BYTES)
+    try:
+        manifest = Manifest.from_bytes(data)
+    except ValueError as error:
+        raise _corrupt(save, MANIFEST, str(error)) from error
+    except (CheckpointVersionError, CheckpointUnsafeError) as error:
+        path = save.path / MANIFEST
+        raise type(error)(f"{path} {error}", path=str(path), **error.facts) from None
+    decoder = Decoder(*_read_arrays(save, manifest.files))
+    data = _read_listed(save, DATA, manifest.files[DATA], MAX_DATA_BYTES)
+    try:
+        state = formats.loads(data, decoder)
+    except ValueError as error:
+        raise _corrupt(save, DATA, str(error)) from error
+    unused = len(decoder.unused) + len(decoder.unused_blocks)
+    if not isinstance(state, dict) or unused:
+        raise _corrupt(save, DATA, f"{unused} arrays have no name in it, or it is not an object")
     return Checkpoint(save.path, manifest.metadata, state, manifest.plugrad_version)
 
 
@@ -259,12 +271,18 @@ def _read_arrays(
     blocks: dict[int, ReadBlock] = {}
     count = 0
     for name in sorted(files.keys() - {DATA}):
-        identity = identity_of(save.stat(name))
-        found = _read_shard(save, name, files[name])
+        identity, path = identity_of(save.stat(name)), save.path / name
+        data = _read_listed(save, name, files[name])
+        try:
+            found = formats.unpack_shard(data)
+        except ValueError as error:
+            raise _corrupt(save, name, str(error)) from error
+        except CheckpointUnsafeError as error:
+            raise CheckpointUnsafeError(f"{path} has {error}", path=str(path)) from None
         count += len(found)
-        if count > named_arrays.MAX_ARRAYS:
+        if count > formats.MAX_ARRAYS:
             raise CheckpointUnsafeError(
-                f"{save.path} has more than {named_arrays.MAX_ARRAYS} arrays", path=str(save.path)
+                f"{save.path} has more than {formats.MAX_ARRAYS} arrays", path=str(save.path)
             )
         number = block_number(name)
         if number is None:
@@ -272,47 +290,13 @@ def _read_arrays(
         elif found.keys() != set(range(len(found))):
             raise _corrupt(save, name, f"its arrays are not numbered from 0 to {len(found) - 1}")
         else:
-            file = BlockFile(save.path / name, files[name], identity)
-            blocks[number] = ReadBlock([found[n] for n in range(len(found))], file)
+            in_order = [found[n] for n in range(len(found))]
+            blocks[number] = ReadBlock(in_order, BlockFile(path, files[name], identity))
     return arrays, blocks
 
 
-def _read_manifest(save: Folder) -> Manifest:
-    data = _read_limited(save, MANIFEST, save.size(MANIFEST), MAX_BYTES)
-    try:
-        return Manifest.from_bytes(data)
-    except ValueError as error:
-        raise _corrupt(save, MANIFEST, str(error)) from error
-    except (CheckpointVersionError, CheckpointUnsafeError) as error:
-        raise type(error)(
-            f"{save.path / MANIFEST} {error}", path=str(save.path / MANIFEST), **error.facts
-        ) from None
-
-
-def _read_shard(save: Folder, name: str, entry: FileEntry) -> dict[int, Array]:
-    data = _read_listed(save, name, entry)
-    try:
-        return named_arrays.unpack_shard(data)
-    except ValueError as error:
-        raise _corrupt(save, name, str(error)) from error
-    except CheckpointUnsafeError as error:
-        raise CheckpointUnsafeError(f"{save.path / name} has {error}", path=str(save.path / name)) from None
-
-
-def _read_data(save: Folder, entry: FileEntry, decoder: Decoder) -> dict[str, Any]:
-    data = _read_listed(save, DATA, entry, MAX_DATA_BYTES)
-    try:
-        state = strict_json.loads(data, decoder)
-    except ValueError as error:
-        raise _corrupt(save, DATA, str(error)) from error
-    unused = len(decoder.unused) + len(decoder.unused_blocks)
-    if not isinstance(state, dict) or unused:
-        raise _corrupt(save, DATA, f"{unused} arrays have no name in it, or it is not an object")
-    return state
-
-
 def _read_listed(save: Folder, name: str, entry: FileEntry, at_most: int = sys.maxsize) -> bytearray:
-    size = save.size(name)
+    size = save.stat(name).st_size
     if size != entry.size:
         raise _corrupt(save, name, f"it has {size} bytes where the manifest says {entry.size}")
     data = _read_limited(save, name, size, at_most)

@@ -13,7 +13,7 @@ import click
 from click.exceptions import NoSuchCommand
 
 from plugrad.cli.exits import OneLineErrors
-from plugrad.hooks.entry_points import entries, name_and_version
+from plugrad.hooks.plugin_records import entries, name_and_version
 
 OURS = "plugrad"
 """The distribution whose plugins are all listeners, and not listed in the help."""

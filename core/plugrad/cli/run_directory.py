@@ -29,7 +29,6 @@ from plugrad.checkpoint.disk import disk_errors, refuse_links, replace_file
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_files import read_settings, read_table, read_text
-from plugrad.config.module_specs import specs_of
 from plugrad.config.serialize import decode_field
 from plugrad.config.size_limits import check_size
 from plugrad.errors import (
@@ -40,8 +39,9 @@ from plugrad.errors import (
     CheckpointUnsafeError,
     ConfigError,
 )
-from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.checkpoint import as_checkpoint_error, stored_bytes
+from plugrad.learner.state.checkpoint import as_checkpoint_error, load_state, stored_bytes
+from plugrad.learner.state.untrusted import with_distribution_hint
+from plugrad.module_spec import specs_of
 
 # --- the modules of a run when one of its checkpoints was saved; listeners may have added or removed some since ---
 
@@ -154,7 +154,7 @@ class RunDirectory:
         """
         if checkpoint is None:
             return read_settings(self.config_file, AlgorithmConfig)
-        size = checkpointing.stored_bytes(checkpoint.state)
+        size = stored_bytes(checkpoint.state)
         config = read_settings(self.config_file, AlgorithmConfig, stored_bytes=size)
         return _with_modules_of(config, checkpoint)
 
@@ -245,7 +245,7 @@ class RunDirectory:
         """
         for save in list_saves(self.last)[::-1] if self.last.is_dir() else []:
             try:
-                return checkpointing.load(save, kind="algorithm")
+                return load_state(save, kind="algorithm")
             except CheckpointCorruptError as error:
                 click.echo(f"plugrad: warning: {error}; trying the one before", err=True)
         raise CheckpointError(f"{self.path} has no readable checkpoint to resume from")
@@ -308,7 +308,7 @@ def name_missing_plugin(run: Path | None) -> Iterator[None]:
     except (AlgorithmNotFoundError, BackendNotFoundError):
         if run is not None and (last := RunDirectory(run).last).is_dir():
             checkpoint = load_checkpoint(last)
-            with checkpointing.with_distribution_hint(checkpoint.path, checkpoint.metadata):
+            with with_distribution_hint(checkpoint.path, checkpoint.metadata):
                 raise
         raise
 

@@ -22,8 +22,8 @@ from plugrad.cli.trust import Trust, trust_option
 from plugrad.errors import ConfigError
 from plugrad.hooks.manager import HookManager
 from plugrad.hooks.registry import load_listener
-from plugrad.learner.state.saved_spaces import in_spaces_of
-from plugrad.learner.state.untrusted import expect_weights
+from plugrad.learner.modules.build import expect_weights
+from plugrad.learner.state.untrusted import in_spaces_of
 
 
 @click.command(cls=SettingsCommand, context_settings={"max_content_width": 110})

@@ -19,9 +19,9 @@ from plugrad.config.sampling_settings import CODE_OF_SAMPLING
 from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
 from plugrad.hooks.registry import use_plugin
-from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.saved_spaces import in_spaces_of, with_bounds_of_env
-from plugrad.learner.state.untrusted import expect_weights
+from plugrad.learner.modules.build import expect_weights
+from plugrad.learner.state.checkpoint import as_checkpoint_error, load_state
+from plugrad.learner.state.untrusted import in_spaces_of, with_bounds_of_env
 from plugrad.sampling.named_envs import env_name
 from plugrad.sampling.vectorization import of_one_environment
 
@@ -121,7 +121,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
         return _open_checkpoint(run, backend, choice), run
     directory = RunDirectory(run)
     path = directory.checkpoint(choice.checkpoint)
-    saved = checkpointing.load(path, kind="algorithm")
+    saved = load_state(path, kind="algorithm")
     with name_missing_plugin(run):
         trust.import_env(directory.named_env())
         config = directory.read_config(saved)
@@ -132,7 +132,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
         trust.check(config, directory.config_file)
         config = config.changed(**choice.changes({name: getattr(config, name) for name in _ENVIRONMENT}))
         config = config if backend is None else config.framework(backend)
-        with checkpointing.as_checkpoint_error(saved):
+        with as_checkpoint_error(saved):
             config = in_spaces_of(config, saved)
         if (
             trust.env is not None or choice.allow_other_bounds
@@ -147,7 +147,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
 
 
 def _open_checkpoint(path: Path, backend: str | None, choice: Choice) -> Algorithm:
-    saved = checkpointing.load(path, kind="algorithm").metadata.get("config")
+    saved = load_state(path, kind="algorithm").metadata.get("config")
     config = saved if isinstance(saved, Mapping) else {}
     choice.trust.import_env(config.get("env"))
     given: dict[str, Any] = {}

@@ -67,9 +67,9 @@ class FluentConfig:
         Raises:
             ConfigError: a value is neither data nor importable by name; names the setting.
         """
+        read = object.__getattribute__
         written = {
-            name: serialize.encode_field(info, getattr(self, name))
-            for name, info in type(self).fields().items()
+            name: serialize.encode_field(info, read(self, name)) for name, info in type(self).fields().items()
         }
         return {serialize.ALGORITHM_KEY: type(self)._algorithm_name(), **written}
 

@@ -3,7 +3,7 @@
 `check_size` is for what reading the settings takes, `check_numbers` for what building from them takes.
 
 A file of a few bytes can ask for a space, a network or a number of processes that no machine can hold. The shapes of
-networks are compared with a checkpoint's weights (`plugrad.learner.state.untrusted`). Values and spaces have a limit
+networks are compared with a checkpoint's weights (`plugrad.learner.modules.build`). Values and spaces have a limit
 here, and settings that start processes or reserve memory have theirs where they are declared.
 """
 

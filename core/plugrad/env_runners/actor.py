@@ -15,8 +15,7 @@ from plugrad.learner.acting.env_runner_policies import (
     acting_module_ids,
     observation_normalizers,
 )
-from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.policy.running_moments import SharedMoments
+from plugrad.policy.normalization import ObservationNormalizer, SharedMoments
 from plugrad.rng_streams import owner_of
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.learner_rewards import RewardNormalizer

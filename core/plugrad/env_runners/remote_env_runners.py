@@ -17,8 +17,7 @@ from plugrad.env_runners.actor import Answer, observations_of
 from plugrad.env_runners.sample_requests import SampleRequests
 from plugrad.env_runners.workers import Worker, make_workers
 from plugrad.errors import PlugradError
-from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.policy.running_moments import RunningMoments
+from plugrad.policy.normalization import ObservationNormalizer, RunningMoments
 from plugrad.rng_streams import stream
 from plugrad.sampling.environments import is_multi_agent
 from plugrad.sampling.info_metrics import warn_of_missing

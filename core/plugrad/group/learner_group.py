@@ -24,11 +24,11 @@ from plugrad.group.request_queue import (
     first_done,
 )
 from plugrad.learner.acting.actor import make_policy, warn_without_statistics
-from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.checkpoint import Hyperparameters
+from plugrad.learner.state.checkpoint import Hyperparameters, warn_of_unwritable
+from plugrad.learner.state.untrusted import config_to_build
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy import Policy
-from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
+from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID, StrPath
 
 STATE_AFTER_UPDATE = "_rl_module_state_after_update"
 """The key of the modules' state in the first learner's results with `return_state=True`; the name is RLlib's."""
@@ -73,7 +73,7 @@ class LearnerGroup(HasOlderNames):
     ) -> None:
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
-        checkpointing.warn_of_unwritable(config)
+        warn_of_unwritable(config)
         self._requests = RequestQueue()
         self._learners: LocalLearner | RemoteLearners
         if config.num_learners:
@@ -397,7 +397,7 @@ class LearnerGroup(HasOlderNames):
 
     # --- disk ---------------------------------------------------------------------------------------------------
 
-    def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
+    def save_to_path(self, path: StrPath, *, keep: int = 2) -> str:
         """Write a checkpoint, which a group of any size or a single `Learner` can restore.
 
         Args:
@@ -415,7 +415,7 @@ class LearnerGroup(HasOlderNames):
 
     def restore_from_path(
         self,
-        path: checkpointing.StrPath,
+        path: StrPath,
         *,
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
@@ -437,14 +437,14 @@ class LearnerGroup(HasOlderNames):
             self._warn_of_statistics()
         self._restore(path, component=component, hyperparameters=hyperparameters)
 
-    def _restore(self, path: checkpointing.StrPath, **settings: Any) -> None:
+    def _restore(self, path: StrPath, **settings: Any) -> None:
         """`restore_from_path` for a caller that takes care of the statistics of observations."""
         self._change("restore_from_path", abspath(path), **settings)
 
     @classmethod
     def from_checkpoint(
         cls,
-        path: checkpointing.StrPath,
+        path: StrPath,
         *,
         backend: str | None = None,
         num_learners: int | None = None,
@@ -469,7 +469,7 @@ class LearnerGroup(HasOlderNames):
             RestoreMismatchError: its state does not fit its config.
         """
         given = ["env", "agent_to_module", *(["rl_module_spec"] if module_spec is not None else [])]
-        with checkpointing.config_to_build(path, kind="learner", backend=backend, given=given) as config:
+        with config_to_build(path, kind="learner", backend=backend, given=given) as config:
             config = config.environment(None)  # no environment is made: the spaces are in the config
             config = config if num_learners is None else config.learners(num_learners=num_learners)
             group = cls(config=config, module_spec=module_spec, plugins=plugins)

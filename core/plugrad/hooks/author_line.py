@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from types import ModuleType, TracebackType
 
 from plugrad.hooks.backend_types import BackendInfo
-from plugrad.hooks.entry_points import entries, needed
 from plugrad.hooks.manager import Plugin
+from plugrad.hooks.plugin_records import entries, needed
 
 Line = tuple[str, int]
 """A file and a line number."""

@@ -6,9 +6,11 @@ distribution, and does not affect the others.
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distribution
 from typing import Any
 
@@ -22,10 +24,18 @@ from plugrad.errors import (
     PlugradError,
     did_you_mean,
 )
-from plugrad.hooks.entry_points import entries, is_installed, name_and_version, needed
 from plugrad.hooks.local_plugins import load_local_plugin
 from plugrad.hooks.manager import Plugin, implementations
-from plugrad.hooks.plugin_records import PluginRecord, missing_framework, obstacle, record_of
+from plugrad.hooks.plugin_records import (
+    PluginRecord,
+    entries,
+    is_installed,
+    missing_framework,
+    name_and_version,
+    needed,
+    obstacle,
+    record_of,
+)
 from plugrad.importing.names import is_local_plugin
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
@@ -124,6 +134,11 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
     Loads only algorithms in the same top-level package as one of the class's bases. Algorithms from `use_plugin` come
     first.
     """
+    return _algorithm_of(config_class, tuple(sys.path), tuple(map(id, _USED.values())))
+
+
+@cache  # every build and save asks; keyed also by what else decides it
+def _algorithm_of(config_class: type[Any], path: tuple[str, ...], plugins: tuple[int, ...]) -> Plugin | None:
     used = [name for tier, name in _USED if tier == "algorithm"]
     for name in (*used, *algorithms_beside(config_class)):
         plugin = load_algorithm(name)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import gymnasium as gym
 
-from plugrad.importing.installed_modules import import_installed
+from plugrad.importing.names import import_installed
 
 ENVIRONMENT: Final = (
     "gymnasium.core.Env",

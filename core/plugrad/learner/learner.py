@@ -44,8 +44,6 @@ from plugrad.learner.modules.build import (
     with_spaces,
 )
 from plugrad.learner.modules.structured_observations import episodes_in_rows, rows_of
-from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state import state as state_of
 from plugrad.learner.state.buffers import (
     Buffers,
     fill_missing_buffers,
@@ -56,23 +54,33 @@ from plugrad.learner.state.buffers import (
 )
 from plugrad.learner.state.checkpoint import (
     Hyperparameters,
+    as_checkpoint_error,
+    check_byte_scales,
+    check_module_spaces,
+    kept_coefficients,
+    load_state,
     log_hyperparameters,
-    resolve_hyperparameters,
+    metadata_of,
+    save_state,
     warn_of_other_normalization,
     warn_of_other_plugins,
+    with_hyperparameters_of,
 )
 from plugrad.learner.state.components import find_made_variables
-from plugrad.learner.state.saved_spaces import check_module_spaces, check_spaces
 from plugrad.learner.state.state import (
     Paths,
     Snapshot,
     check_whole,
+    copy_state,
+    load_into,
+    load_optimizers,
+    optimizer_states,
     parts_in,
     pick_parts,
     restore_on_error,
     select_parts,
 )
-from plugrad.learner.state.untrusted import check_byte_scales
+from plugrad.learner.state.untrusted import config_to_build
 from plugrad.learner.update import data_parallel, default_hooks, step
 from plugrad.learner.update import optimizers as optimizer_registry
 from plugrad.learner.update.batched_programs import ProgramBatch
@@ -102,6 +110,7 @@ from plugrad.types import (
     Array,
     ModuleBatches,
     ModuleID,
+    StrPath,
     Tensor,
 )
 
@@ -656,7 +665,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     @classmethod
     def from_checkpoint(
         cls,
-        path: checkpointing.StrPath,
+        path: StrPath,
         *,
         backend: str | None = None,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
@@ -683,7 +692,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         given = ["env", "agent_to_module", "learner_class"]  # the class is cls; no env is made
         if module_spec is not None or module is not None:
             given.append("rl_module_spec")
-        with checkpointing.config_to_build(path, kind="learner", backend=backend, given=given) as config:
+        with config_to_build(path, kind="learner", backend=backend, given=given) as config:
             config = config.learners(num_learners=0)  # a single learner, even if a group saved
             learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
             learner.build()
@@ -895,7 +904,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             ConfigError: there is no such component; the message lists the existing ones.
         """
         self._check_is_built()
-        return state_of.get_state(self, select_parts(state_of.parts_of(self), components, not_components))
+        return copy_state(self, components, not_components)
 
     @_locked
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -909,12 +918,12 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         """
         self._check_is_built()
         self._keep_for_undo()
-        state_of.set_state(self, state)
+        load_into(self, state)
         self.weights_version += 1
 
     def _get_optimizer_state(self) -> dict[str, Any]:
         """The component "optimizer" of `get_state`, `{"<module id>_<optimizer name>": state}`; may be overridden."""
-        return state_of.get_optimizers(self)
+        return optimizer_states(self)
 
     def _set_optimizer_state(self, state: Mapping[str, Any]) -> None:
         """Load the component "optimizer" of a state for `set_state`; may be overridden.
@@ -925,7 +934,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         Raises:
             RestoreMismatchError: it does not fit; nothing was changed.
         """
-        state_of.set_optimizers(self, state)
+        load_optimizers(self, state)
 
     @_locked
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
@@ -949,10 +958,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
 
     def get_metadata(self) -> dict[str, Any]:
         """The metadata of a checkpoint: kind, backend, algorithm, module ids, plugins, and the config as data."""
-        return checkpointing.metadata_of(self, self.config, kind="learner")
+        return metadata_of(self, self.config, kind="learner")
 
     @_locked
-    def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
+    def save_to_path(self, path: StrPath, *, keep: int = 2) -> str:
         """Write the whole state to a directory, as its newest save.
 
         Args:
@@ -965,14 +974,14 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         Raises:
             CheckpointError: it cannot be written, or another process writes there; older saves are unchanged.
         """
-        checkpointing.save(path, self.get_state(), self.get_metadata(), keep=keep)
+        save_state(path, self.get_state(), self.get_metadata(), keep=keep)
         self.notify("checkpoint_saved", path=str(path))
         return str(path)
 
     @_locked
     def restore_from_path(
         self,
-        path: checkpointing.StrPath,
+        path: StrPath,
         *,
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
@@ -1004,38 +1013,38 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
                 raise
             return
         self._check_is_built()
-        checkpoint = checkpointing.load(path, kind="learner")
+        checkpoint = load_state(path, kind="learner")
         state = pick_parts(checkpoint.state, select_parts(parts_in(checkpoint.state), component))
         warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self.plugins)
         if COMPONENT_RL_MODULE in state:
             warn_of_other_normalization(checkpoint.path, checkpoint.metadata, self.config)
-            with checkpointing.as_checkpoint_error(checkpoint):
-                restored = [each for each in state[COMPONENT_RL_MODULE] if each in self.module]
-                check_module_spaces(checkpoint, {each: self.module[each] for each in restored})
+            with as_checkpoint_error(checkpoint):
+                restored = {
+                    each: self.module[each] for each in state[COMPONENT_RL_MODULE] if each in self.module
+                }
+                # An Algorithm has compared those of its own config.
+                of_learner = component is None and checkpoint.metadata.get("kind") == "learner"
+                check_module_spaces(checkpoint, restored, self.config if of_learner else None)
             check_byte_scales(self.module, state[COMPONENT_RL_MODULE], checkpoint.metadata, checkpoint.path)
         if component is not None:
             self.set_state(state)
         else:
             check_whole(state, checkpoint.path)
-            if checkpoint.metadata.get("kind") == "learner":  # an Algorithm has compared those of its own
-                with checkpointing.as_checkpoint_error(checkpoint):
-                    allowed = self.config.allow_other_bounds
-                    check_spaces(self.config, checkpoint, {}, allow_other_bounds=allowed)
             state = with_new_plugin_state(self, state, checkpoint.path)
             self._restore_whole(state, hyperparameters, checkpoint)
         self.notify("checkpoint_restored", path=str(path))
 
     def _restore_whole(self, state: dict[str, Any], whose: Hyperparameters, checkpoint: Checkpoint) -> None:
-        saved = checkpoint.metadata["config"]
-        with checkpointing.as_checkpoint_error(checkpoint):
-            config = resolve_hyperparameters(self.config, whose, saved)
-            log_hyperparameters(self.config, whose, saved, checkpoint.path)
+        with as_checkpoint_error(checkpoint):
+            theirs = with_hyperparameters_of(self.config, checkpoint, whose)
+            log_hyperparameters(self.config, theirs, whose, checkpoint.path)
+        config = self.config if whose == "config" else theirs
         with restore_on_error(self):
-            if config != self.config or whose == "config":
+            if whose == "config" or (config is not self.config and config != self.config):
                 self._configure(config)
             if whose == "config":
                 own = self.get_state("coefficients")["coefficients"]
-                kept = checkpointing.kept_coefficients(config, saved, state["coefficients"], own)
+                kept = kept_coefficients(config, theirs, state["coefficients"], own)
                 state = {**state, "coefficients": kept}
             self.set_state(state)
             if whose == "config":

@@ -5,6 +5,7 @@ from plugrad.networks.encoders import Encoder
 from plugrad.networks.initializers import constant, orthogonal, uniform
 from plugrad.networks.layers import (
     HiddenLayers,
+    Network,
     Parameter,
     convolution,
     dense,
@@ -12,7 +13,6 @@ from plugrad.networks.layers import (
     layer_parameters,
     stacked,
 )
-from plugrad.networks.network import Network
 from plugrad.networks.recurrent import RecurrentLayer, recurrent_layer, refuse_recurrence
 
 __all__ = [

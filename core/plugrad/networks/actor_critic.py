@@ -14,8 +14,7 @@ from plugrad.model_config import MODEL_SETTINGS
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import initializers
 from plugrad.networks.encoders import Encoder
-from plugrad.networks.layers import POLICY_GAIN, VALUE_GAIN, Parameter, dense, layer_parameters
-from plugrad.networks.network import Network
+from plugrad.networks.layers import POLICY_GAIN, VALUE_GAIN, Network, Parameter, dense, layer_parameters
 from plugrad.networks.recurrent import RecurrentLayer, recurrent_layer
 from plugrad.ops import Ops
 from plugrad.spaces.kinds import number_of_choices

@@ -9,13 +9,10 @@ from plugrad.errors import ConfigError
 from plugrad.spaces.images import (
     SMALLEST_IMAGE,
     ImageLayout,
-    channels_first,
     given_layout,
     image_layout,
     is_image,
 )
-
-__all__ = ["SMALLEST_IMAGE", "channels_first", "conv_filters", "image_filters", "is_image", "map_shapes"]
 
 Filters = tuple[tuple[int, int, int], ...]
 """`((out channels, kernel, stride), ...)`."""

@@ -1,13 +1,11 @@
-"""`Encoder`: the layers from observations to features: an input part, such as convolutions, then dense layers."""
+"""`Encoder`: the layers from observations to features: an input part, such as convolutions, then `HiddenLayers`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 
-from plugrad.networks.image_input import image_input
-from plugrad.networks.inputs import Input, array_input
-from plugrad.networks.joined_input import joined_input
+from plugrad.networks.inputs import array_input, image_input, joined_input
 from plugrad.networks.layers import HiddenLayers, Parameter
 from plugrad.ops import Ops
 from plugrad.spaces.kinds import array_space, is_structured
@@ -35,7 +33,12 @@ class Encoder:
     """
 
     def __init__(self, space: gym.Space[Any] | None, config: Mapping[str, Any]) -> None:
-        self._input = _input(space, config)
+        if space is not None and is_structured(space):
+            self._input = joined_input(space, config)
+        else:
+            space = array_space(space)
+            numbers = array_input(space)
+            self._input = numbers if space is None else image_input(space, config) or numbers
         self.filters = self._input.filters
         self._hidden = HiddenLayers(self._input.width, config)
         self.width = self._hidden.width
@@ -69,11 +72,3 @@ class Encoder:
             float32 [..., width].
         """
         return self._hidden.forward(ops, weights, name, self._input.compute(ops, weights, name, x))
-
-
-def _input(space: gym.Space[Any] | None, config: Mapping[str, Any]) -> Input:
-    if space is not None and is_structured(space):
-        return joined_input(space, config)
-    space = array_space(space)
-    numbers = array_input(space)
-    return numbers if space is None else image_input(space, config) or numbers

@@ -8,8 +8,11 @@ from gymnasium.spaces import Space
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
+from plugrad.ops import Ops
 from plugrad.spaces.kinds import array_space, arrays_of, first_choice, is_one_hot, kind_of, number_of_choices
-from plugrad.types import Array
+from plugrad.spaces.layout import RowPart, row_parts
+from plugrad.spaces.structure import from_leaves
+from plugrad.types import Array, Tensor
 
 FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
 """The largest number of the rows that modules read."""
@@ -216,3 +219,28 @@ def _refuse(path: str, expected: str, found: Any) -> NoReturn:
         expected=expected,
         found=found,
     )
+
+
+def in_structure(ops: Ops, space: Space[Any], rows: Tensor) -> Any:
+    """Rows in the structure of their space.
+
+    Args:
+        ops: tensor functions.
+        space: a Dict or Tuple.
+        rows: [B, numbers] or [B, T, numbers].
+
+    Returns:
+        Dicts and tuples of float32 tensors [B, ...] or [B, T, ...]: Boxes have their shape, images are not scaled,
+        Discrete and MultiDiscrete parts are one-hot.
+    """
+    return from_leaves(space, [_part(ops, part, rows) for part in row_parts(space)])
+
+
+def _part(ops: Ops, part: RowPart, rows: Tensor) -> Tensor:
+    values = ops.cast(rows[..., part.start : part.stop], "float32")
+    if len(part.shape) == 1:
+        return values
+    leading = ops.shape(values)[:-1]
+    return ops.reshape(
+        values, (-1, *leading[1:], *part.shape)
+    )  # the number of rows may be unknown to a trace

@@ -1,13 +1,12 @@
 """`Graph`: an ONNX graph under construction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from plugrad.errors import ConfigError, PluginError
 from plugrad.importing.extras import require_extra
-from plugrad.onnx.needed import needed_nodes, read_by
 from plugrad.onnx.tensor import OnnxTensor
 from plugrad.types import Array
 
@@ -240,3 +239,33 @@ def _type_of(constant: Any) -> Any:
     from onnx import helper
 
     return helper.make_tensor_type_proto(constant.data_type, list(constant.dims))
+
+
+# --- which nodes are needed: acting needs no critic, and no standard deviation of a Gaussian ---
+
+
+def needed_nodes(nodes: Sequence[Any], names: set[str]) -> list[Any]:
+    """The nodes that some values are computed from.
+
+    Args:
+        nodes: of a graph, in order.
+        names: of the values.
+
+    Returns:
+        Some of the nodes, in order.
+    """
+    kept = []
+    for node in reversed(nodes):
+        if names.intersection(node.output):
+            kept.append(node)
+            names = names.union(read_by(node))
+    return kept[::-1]
+
+
+def read_by(node: Any) -> Iterator[str]:
+    """The names of the values that a node reads, also within its branches and loops."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                yield from read_by(inner)

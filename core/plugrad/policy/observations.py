@@ -1,15 +1,16 @@
-"""Encode an environment's observations as the rows that a module computes on."""
+"""Encode an environment's observations as the rows that a module computes on, and take action masks out of them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Dict, Space
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape, nonfinite
 from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.spaces.kinds import is_box
+from plugrad.spaces.kinds import is_box, named_parts
 from plugrad.spaces.layout import flat_space, row_parts, stored_space
 from plugrad.types import Array
 
@@ -115,3 +116,31 @@ class ObservationEncoder:
 
 def _flat_shape(space: Space[Any]) -> tuple[int, ...]:
     return tuple(space.shape or ()) if is_box(space) else (row_parts(space)[-1].stop,)
+
+
+# --- action masks that come with observations ---
+
+
+def without_action_mask(space: Space[Any]) -> Space[Any]:
+    """The Dict of observations without the key `action_mask`. If one key is left, it is that key's space."""
+    rest = {key: each for key, each in named_parts(space).items() if key != Columns.ACTION_MASK}
+    return next(iter(rest.values())) if len(rest) == 1 else Dict(rest)
+
+
+def split_action_mask(space: Space[Any], observation: Any) -> tuple[Any, Any]:
+    """Take the key `action_mask` out of an observation, or out of a batch.
+
+    Args:
+        space: of observations without the key, as `without_action_mask` gives it.
+        observation: with or without the key.
+
+    Returns:
+        `(observation, mask)`: the observation is of `space`; the mask is None without the key.
+    """
+    if not isinstance(observation, Mapping) or Columns.ACTION_MASK not in observation:
+        return observation, None
+    if Columns.ACTION_MASK in named_parts(space):
+        return observation, None
+    rest = {key: value for key, value in observation.items() if key != Columns.ACTION_MASK}
+    is_one = len(rest) == 1 and set(named_parts(space)) != set(rest)
+    return (next(iter(rest.values())) if is_one else rest), observation[Columns.ACTION_MASK]

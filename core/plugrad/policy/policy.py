@@ -6,14 +6,12 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium.spaces import Space
 
-from plugrad.checkpoint.layout import StrPath
 from plugrad.errors import BatchError
-from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.actions import action_converter, first_action_function
-from plugrad.policy.observations import ObservationEncoder
+from plugrad.policy.observations import ObservationEncoder, split_action_mask
 from plugrad.policy.onnx_file import RecordFunction, write_onnx
 from plugrad.policy.policy_file import PolicyFile, write_policy_file
-from plugrad.types import Array
+from plugrad.types import Array, StrPath
 
 State = Mapping[str, Array]
 """A recurrent state, `{name: [N, ...]}`."""

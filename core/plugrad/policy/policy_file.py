@@ -12,21 +12,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from plugrad.checkpoint import named_arrays, strict_json, tree
+from plugrad.checkpoint import content, formats
 from plugrad.checkpoint.disk import disk_errors, replace_file
-from plugrad.checkpoint.layout import StrPath
 from plugrad.errors import (
     CheckpointCorruptError,
     CheckpointError,
     CheckpointUnsafeError,
     CheckpointVersionError,
 )
-from plugrad.types import Array
+from plugrad.types import Array, StrPath
 
 FORMAT: Final = "plugrad policy"
 FORMAT_VERSION: Final = 1
 
-_BEGIN: Final = f'{{"{named_arrays.TEXTS}":{{"sha256":"'.encode()
+_BEGIN: Final = f'{{"{formats.TEXTS}":{{"sha256":"'.encode()
 _HASH: Final = slice(8 + len(_BEGIN), 8 + len(_BEGIN) + 64)
 """Where the hash is, in this and in all later versions of the format."""
 _KEYS: Final = {"sha256", "format", "format_version", "plugrad_version", "policy"}
@@ -77,9 +76,9 @@ def _pack(file: PolicyFile) -> bytearray:
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
         "plugrad_version": version("plugrad"),
-        "policy": strict_json.dumps(tree.encode(file.description, None, "policy")).decode().rstrip(),
+        "policy": formats.dumps(content.encode(file.description, None, "policy")).decode().rstrip(),
     }
-    data = named_arrays.pack(file.arrays, texts)
+    data = formats.pack(file.arrays, texts)
     data[_HASH] = _hash_of(data)
     return data
 
@@ -138,9 +137,9 @@ def _read(path: Path) -> bytearray:
 def _unpack(data: bytearray, path: Path) -> PolicyFile:
     if data[_HASH] != _hash_of(data):
         raise ValueError("its sha256 does not match")
-    arrays, texts = named_arrays.unpack(data)
+    arrays, texts = formats.unpack(data)
     _check_format(texts, path)
-    description = strict_json.loads(texts["policy"].encode("ascii"), tree.Decoder())
+    description = formats.loads(texts["policy"].encode("ascii"), content.Decoder())
     if not isinstance(description, dict):
         raise ValueError("its description is no object")
     return PolicyFile(description, arrays, path, texts["plugrad_version"])

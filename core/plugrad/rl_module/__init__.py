@@ -1,11 +1,8 @@
 """RLModules: the module classes, their training and inference modes, and their weights on disk."""
 
-from plugrad.rl_module.multi_rl_module import MultiRLModule
-from plugrad.rl_module.network_module import NetworkModule
 from plugrad.rl_module.outputs import check_numbers, columns_of_outputs
-from plugrad.rl_module.rl_module import RLModule
-from plugrad.rl_module.state_check import check_same_arrays
-from plugrad.rl_module.weights_on_demand import WeightsOnDemand
+from plugrad.rl_module.rl_module import MultiRLModule, NetworkModule, RLModule
+from plugrad.rl_module.weights import WeightsOnDemand, check_same_arrays
 
 __all__ = [
     "MultiRLModule",

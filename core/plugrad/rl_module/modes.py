@@ -4,12 +4,17 @@ Layers such as BatchNorm and Dropout compute different things in training mode a
 compute are wrapped to set the mode. For a Dict or Tuple space the wrapper also puts observations into that structure.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any
 
+import numpy as np
+
+from plugrad import numpy_ops
+from plugrad.batch import Rows
+from plugrad.columns import Columns
+from plugrad.observations import in_structure, is_structured
 from plugrad.rl_module.outputs import describe
-from plugrad.rl_module.structured_batch import with_structured_obs
 
 IS_TRAINING = {
     "forward_train": True,
@@ -37,7 +42,7 @@ def keep_modes(cls: type[Any]) -> None:
 def _in_mode(method: Callable[..., Any], training: bool) -> Callable[..., Any]:
     @wraps(method)
     def run(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        read = with_structured_obs(self, batch)
+        read = _with_structured_obs(self, batch)
         try:
             return self.in_mode(training, partial(method, self), read, *args, **kwargs)
         except Exception as error:
@@ -46,6 +51,27 @@ def _in_mode(method: Callable[..., Any], training: bool) -> Callable[..., Any]:
 
     run.keeps_mode = training  # type: ignore[attr-defined]
     return run
+
+
+def _with_structured_obs(module: Any, batch: Any) -> Any:
+    """Put OBS into the structure of a module's Dict or Tuple space; any other batch is returned unchanged.
+
+    Args:
+        module: an RLModule; a built-in network reads rows.
+        batch: `{column: tensor}`, with OBS as rows or already in the structure.
+
+    Returns:
+        The batch; a new one if OBS is changed.
+    """
+    space = module.observation_space
+    if not is_structured(space) or module.network is not None or Columns.OBS not in batch:
+        return batch
+    rows = batch[Columns.OBS]
+    if isinstance(rows, Mapping | tuple):
+        return batch
+    ops = numpy_ops if isinstance(rows, np.ndarray) else module.ops
+    structured = {Columns.OBS: in_structure(ops, space, rows)}
+    return batch.with_columns(structured) if isinstance(batch, Rows) else {**batch, **structured}
 
 
 def _note_call(error: Exception, model: str, batch: Any) -> None:

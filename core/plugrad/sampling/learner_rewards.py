@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.config import Config
-from plugrad.policy.running_moments import RunningMoments
+from plugrad.policy.normalization import RunningMoments
 from plugrad.sampling.atari import is_atari
 from plugrad.types import Array
 

@@ -15,7 +15,7 @@ from gymnasium.spaces import Space
 
 from plugrad.action_masks import choice_sizes
 from plugrad.columns import Columns
-from plugrad.policy.action_masks import split_action_mask, without_action_mask
+from plugrad.policy.observations import split_action_mask, without_action_mask
 from plugrad.spaces.kinds import named_parts
 
 KEY = Columns.ACTION_MASK

@@ -11,10 +11,10 @@ import numpy as np
 
 from plugrad.action_rows import action_dtype, action_shape
 from plugrad.columns import Columns
-from plugrad.config.module_specs import names_modules, spaces_of, specs_of
 from plugrad.episodes import MASKS, MultiAgentEpisode, episodes_by_module, own_episode
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.hooks.learner_protocol import LearnerProtocol
+from plugrad.module_spec import names_modules, spaces_of, specs_of
 from plugrad.observations import model_space, row_shape, row_space
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
 from plugrad.replay.observation_rows import StoredPart, stored_parts

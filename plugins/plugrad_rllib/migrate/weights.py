@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from plugrad.checkpoint import save_checkpoint
 from plugrad.errors import CheckpointError, CheckpointUnsafeError
-from plugrad.rl_module.saved_weights import KIND
+from plugrad.rl_module.weights import KIND
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
 from plugrad_rllib.migrate.files import regular_files
 

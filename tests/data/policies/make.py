@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
-from plugrad.checkpoint.named_arrays import pack
+from plugrad.checkpoint.formats import pack
 from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig
 

@@ -6,10 +6,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from gymnasium.spaces import Box
 
-from plugrad.config.module_specs import spaces_of
 from plugrad.learner.acting.actor import env_module_id
 from plugrad.learner.learner import Learner
 from plugrad.learner.update.connectors import initial_state
+from plugrad.module_spec import spaces_of
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.rl_module import MultiRLModule
 from plugrad.rng_streams import stream

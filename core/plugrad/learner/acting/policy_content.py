@@ -10,8 +10,13 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
 from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.untrusted import KEY, rule_of
+from plugrad.learner.state.checkpoint import (
+    ENV_OBSERVATION_SPACE,
+    UINT8_SCALE,
+    part_of,
+    plugin_manifest,
+    rule_of,
+)
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.observations import is_structured
 from plugrad.policy.observations import ObservationEncoder
@@ -91,7 +96,7 @@ def _acting_spec(learner: LearnerInternals, module_id: ModuleID) -> tuple[RLModu
 def _written_model_config(module: RLModule) -> Mapping[str, Any]:
     """The settings with the rule of uint8 numbers, which files of older versions lack."""
     rule = rule_of(module)
-    return module.model_config if rule is None else {**module.model_config, KEY: rule}
+    return module.model_config if rule is None else {**module.model_config, UINT8_SCALE: rule}
 
 
 def _moments(encoder: ObservationEncoder) -> dict[str, Any]:
@@ -107,9 +112,7 @@ def _description(
     return {
         "algorithm": written["algorithm"],
         "backend": written["backend"],
-        "plugins": [
-            each for each in checkpointing.plugin_manifest(learner.plugins) if each["kind"] != "listener"
-        ],
+        "plugins": [each for each in plugin_manifest(learner.plugins) if each["kind"] != "listener"],
         "module_id": module_id,
         "module_class": _own_class(module),
         "observation_space": encode(encoder.space, "observation_space"),
@@ -176,9 +179,9 @@ def as_checkpoint(file: PolicyFile) -> Checkpoint:
         "kind": KIND,
         **{name: description[name] for name in ("algorithm", "backend", "plugins", "config", "module_class")},
         "module_ids": [module_id],
-        checkpointing.ENV_OBSERVATION_SPACE: description["observation_space"],
+        ENV_OBSERVATION_SPACE: description["observation_space"],
     }
-    return checkpointing.part_of(Checkpoint(file.path, metadata, state, file.plugrad_version), kind=KIND)
+    return part_of(Checkpoint(file.path, metadata, state, file.plugrad_version), kind=KIND)
 
 
 def refuse_own_module(metadata: Mapping[str, Any], path: Any) -> None:

@@ -10,7 +10,6 @@ import gymnasium as gym
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.checkpoint.runs import checkpoint_of
 from plugrad.config import Config
-from plugrad.config.module_specs import spaces_of
 from plugrad.config.serialize import decode
 from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.errors import BackendNotFoundError, ConfigError, UnknownModuleError, did_you_mean
@@ -22,15 +21,21 @@ from plugrad.learner.acting.actor import (
 )
 from plugrad.learner.acting.policy_content import KIND, as_checkpoint, refuse_own_module
 from plugrad.learner.learner import Learner
-from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.untrusted import expect_weights, refuse_own_modules
-from plugrad.module_spec import MultiRLModuleSpec
+from plugrad.learner.modules.build import expect_weights
+from plugrad.learner.state.checkpoint import (
+    ENV_OBSERVATION_SPACE,
+    ENV_OBSERVATION_SPACES,
+    as_checkpoint_error,
+    part_of,
+)
+from plugrad.learner.state.untrusted import config_of, refuse_own_modules
+from plugrad.module_spec import MultiRLModuleSpec, spaces_of
 from plugrad.observations import is_structured, model_space, row_parts, row_shape
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.policy_file import read_policy_file
 from plugrad.rl_module import MultiRLModule
-from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
+from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID, StrPath
 
 _NUMPY = "numpy"
 _WITHOUT_CODE = {name: info.make_default() for name, info in Config.fields().items() if info.names_code}
@@ -40,7 +45,7 @@ _OF_ENVIRONMENTS = ("algorithm", KIND)
 
 
 def load_policy(
-    path: checkpointing.StrPath,
+    path: StrPath,
     *,
     module_id: ModuleID = DEFAULT_MODULE_ID,
     module: Any = None,
@@ -72,7 +77,7 @@ def load_policy(
         RestoreMismatchError: the weights do not fit the module; lists the differences.
     """
     whole, saved = _read(Path(path))
-    with checkpointing.as_checkpoint_error(whole):
+    with as_checkpoint_error(whole):
         learner = _acting_learner(saved, module_id, module, backend)
         module_id = only_module_id(learner.module, module_id)
         if whole.metadata.get("kind") not in _OF_ENVIRONMENTS:
@@ -100,7 +105,7 @@ def _read(path: Path) -> tuple[Checkpoint, Checkpoint]:
     """A checkpoint or a policy file, and the part of it that a learner saved."""
     if path.is_dir() or not path.exists():
         whole = load_checkpoint(checkpoint_of(path))
-        return whole, checkpointing.part_of(whole, kind="learner")
+        return whole, part_of(whole, kind="learner")
     policy = as_checkpoint(read_policy_file(path))
     return policy, policy
 
@@ -139,7 +144,7 @@ def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend:
     """A learner with one module of a checkpoint, so that the other modules need not be built."""
     module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
     given = (*_WITHOUT_CODE, "rl_module_spec")
-    config = checkpointing.config_of(saved, backend=backend, given=given, to_act=True)
+    config = config_of(saved, backend=backend, given=given, to_act=True)
     config = config.changed(**_WITHOUT_CODE, num_learners=0, device="auto", compile="none")
     config = _keep_one_module(saved, config, module_id)
     if module is None:
@@ -184,7 +189,7 @@ def _reads_environment(
     whole: Checkpoint, saved: Checkpoint, config: Any, module_id: ModuleID, space: gym.Space[Any]
 ) -> bool:
     """Whether a module reads its environment's observations. Its object does not matter: the user may have made it."""
-    if whole.metadata["kind"] == KIND or checkpointing.ENV_OBSERVATION_SPACES in whole.metadata:
+    if whole.metadata["kind"] == KIND or ENV_OBSERVATION_SPACES in whole.metadata:
         return True
     if only_module_id(saved.state[COMPONENT_RL_MODULE]) == module_id:  # the one that acts
         return True
@@ -229,12 +234,12 @@ def _env_observation_space(whole: Checkpoint, module_id: ModuleID, own: Any) -> 
 def _space_of_rows(whole: Checkpoint, config: Any, module_id: ModuleID) -> Any:
     """The space of the rows that a module reads: the config's, or the module's own where modules differ."""
     own, common = spaces_of(config, module_id)[0], config.observation_space
-    return own if common is None or checkpointing.ENV_OBSERVATION_SPACES in whole.metadata else common
+    return own if common is None or ENV_OBSERVATION_SPACES in whole.metadata else common
 
 
 def _written_space(whole: Checkpoint, module_id: ModuleID) -> tuple[str, Any]:
     """Where the space of a module's observations is written, for errors, and what is written there."""
-    one, several = checkpointing.ENV_OBSERVATION_SPACE, checkpointing.ENV_OBSERVATION_SPACES
+    one, several = ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES
     if several not in whole.metadata:
         return f"{whole.path}: {one}", whole.metadata.get(one)
     spaces = whole.metadata[several]

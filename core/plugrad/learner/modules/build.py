@@ -1,25 +1,27 @@
 """Building a learner: specs of modules with their spaces, modules (including users' own), device, connectors."""
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import gymnasium as gym
+import numpy as np
 
 from plugrad.config import Config
-from plugrad.config.module_specs import names_modules, spaces_of, specs_of
 from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.manager import HookManager, Plugin, hook_methods
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import build_own_module
-from plugrad.learner.state.untrusted import are_weights_expected, check_module_ids, expected_weights
 from plugrad.learner.update.connectors import Piece, make_pipeline
-from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, names_modules, spaces_of, specs_of
+from plugrad.networks import Network
 from plugrad.observations import is_structured, model_space, stored_space
-from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.rl_module import MultiRLModule, RLModule, check_same_arrays
 from plugrad.sampling.atari import FILTERS as ATARI_FILTERS
 from plugrad.sampling.environments import get_module_spaces, is_multi_agent
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, has_many_agents
@@ -27,7 +29,7 @@ from plugrad.sampling.multi_agent.module_spaces import spaces_of_modules
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.wrappers import EnvWrappers, stacked_space
 from plugrad.spaces.structure import in_arrays
-from plugrad.types import DEFAULT_MODULE_ID, ModuleID
+from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
 
 log = logging.getLogger("plugrad")
 
@@ -68,8 +70,9 @@ def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManag
     Raises:
         PluginError: a hook has no answer; names the hook and who should answer it.
     """
+    cls = type(learner)
     overridden = {
-        hook for name, hook in hook_methods(base).items() if _is_overridden(type(learner), base, name)
+        hook for name, hook in hook_methods(base).items() if getattr(cls, name) is not getattr(base, name)
     }
     for hook in hook_methods(base).values():
         if hooks.has_provider(hook) or hook in overridden:
@@ -103,10 +106,6 @@ def no_loss_error(algorithm: Plugin) -> PluginError:
         "config does not override it",
         hook="compute_loss_for_module",
     )
-
-
-def _is_overridden(cls: type[Any], base: type[Any], method: str) -> bool:
-    return getattr(cls, method) is not getattr(base, method)
 
 
 def choose_device(config: Config, info: BackendInfo) -> str:
@@ -153,8 +152,12 @@ def make_modules(
     Raises:
         ConfigError: a module cannot be built, or there would be none.
     """
+    if isinstance(module, MultiRLModule):
+        return module.of_learner()
     if module is not None:
-        return _given_modules(learner, module).of_learner()
+        by_id = module if type(module) is dict else {DEFAULT_MODULE_ID: module}
+        modules = {module_id: _wrapped(learner, module_id, each) for module_id, each in by_id.items()}
+        return MultiRLModule(modules).of_learner()
     specs = _specs(learner, spec)
     if not specs:
         raise ConfigError("a learner has at least one module: policies or rl_module_spec names none")
@@ -163,15 +166,8 @@ def make_modules(
     ).of_learner()
 
 
-def _given_modules(learner: LearnerInternals, module: Any) -> MultiRLModule:
-    """Modules by id as they are, one module under the default id; a model that is no RLModule is wrapped."""
-    if isinstance(module, MultiRLModule):
-        return module
-    by_id = module if type(module) is dict else {DEFAULT_MODULE_ID: module}
-    return MultiRLModule({module_id: _wrapped(learner, module_id, each) for module_id, each in by_id.items()})
-
-
 def _wrapped(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLModule:
+    """A given module; a model that is no RLModule is wrapped."""
     if isinstance(module, RLModule):
         return module
     if isinstance(module, type):
@@ -196,7 +192,9 @@ def _specs(
     else:
         named = specs_of(learner.config)
         named = named if given is None else dict.fromkeys(named, given)
-    check_module_ids(named)
+    if (expected := _EXPECTED.get()) is not None:
+        missing = {each: _Shape((), "weights") for each in named if each not in expected}
+        check_same_arrays(missing, {}, where="the settings")
     return {module_id: fill_spec(learner, module_id, each) for module_id, each in named.items()}
 
 
@@ -250,13 +248,69 @@ def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleS
     config = learner.config.get_config_for_module(module_id)
     network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
     network.action_space = spec.action_space
-    weights = expected_weights(module_id, network)
+    weights = _expected_weights(module_id, network)
     if weights is None:
         weights = network.initial_weights(learner.stream(module_id, "weights"))
     built: RLModule = learner._build_module(
         module_id=module_id, module_spec=spec, network=network, weights=weights
     )
     return built
+
+
+# --- the expected weights of a saved learner, compared before anything is built ---
+
+_EXPECTED: Final[ContextVar[Any]] = ContextVar("plugrad_expected_weights", default=None)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The shape of an array that is not made yet."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+@contextmanager
+def expect_weights(state: Mapping[str, Any]) -> Iterator[None]:
+    """A block that builds learners for a saved state: settings whose weights do not fit are refused before building.
+
+    Args:
+        state: from `Learner.get_state`, with the component "rl_module"; other components are ignored.
+    """
+    weights = state.get(COMPONENT_RL_MODULE) if isinstance(state, Mapping) else None
+    token = _EXPECTED.set(weights if isinstance(weights, Mapping) else {})
+    try:
+        yield
+    finally:
+        _EXPECTED.reset(token)
+
+
+def _expected_weights(module_id: ModuleID, network: Network) -> dict[str, Array] | None:
+    """A copy of a module's expected weights, in the order of the network's parameters.
+
+    Args:
+        module_id: the module's id.
+        network: its network.
+
+    Returns:
+        `{name: float32 array}`; None if no weights are expected: the module then draws its own.
+
+    Raises:
+        RestoreMismatchError: the network's parameters have other names or shapes; lists all differences.
+    """
+    expected = _EXPECTED.get()
+    if expected is None:
+        return None
+    found = expected.get(module_id)
+    wanted = {}
+    for each in network.parameters:
+        saved = found.get(each.name) if isinstance(found, Mapping) else None
+        dtype = getattr(saved, "dtype", None)
+        # Backends may save another precision than float32.
+        is_float = dtype is not None and dtype.kind == "f"
+        wanted[each.name] = _Shape(each.shape, dtype if is_float else np.dtype(np.float32))
+    check_same_arrays({module_id: wanted}, {module_id: found}, where="the settings")
+    return {each.name: np.array(found[each.name], np.float32) for each in network.parameters}
 
 
 def check_expected_weights(config: Config) -> None:
@@ -268,16 +322,19 @@ def check_expected_weights(config: Config) -> None:
     Raises:
         RestoreMismatchError: the config does not describe these weights.
     """
-    if not are_weights_expected():
+    if _EXPECTED.get() is None:
         return
     learner = config.get_learner_class()(config=config.learners(num_learners=0).plugins())
     learner._load_plugins()
     for module_id, spec in _specs(learner, config.rl_module_spec).items():
         if spec.module_class is None:
             own = config.get_config_for_module(module_id)
-            expected_weights(
+            _expected_weights(
                 module_id, learner._build_network(module_id=module_id, config=own, module_spec=spec)
             )
+
+
+# --- spaces ---
 
 
 def with_spaces(config: ConfigT, env: Any = None, spaces: Spaces | None = None) -> ConfigT:

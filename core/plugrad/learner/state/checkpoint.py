@@ -1,42 +1,33 @@
-"""A learner's state on disk: saving and loading, plugins that wrote it, hyperparameters after a restore."""
+"""A learner's state on disk: saving, loading, and what of the saved run is compared with the one that loads it.
+
+Plugins, spaces, the scale of uint8 numbers, hyperparameters.
+"""
 
 import logging
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from os import PathLike
+from types import SimpleNamespace
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from plugrad.config import Config
 from plugrad.config.rules import without_ineffective_overrides
-from plugrad.config.serialize import ALGORITHM_KEY, decode_field
-from plugrad.config.size_limits import check_numbers, check_size
+from plugrad.config.serialize import decode, decode_field
+from plugrad.config.size_limits import check_size
 from plugrad.deprecation.user_warnings import warn_at_users_line
-from plugrad.errors import (
-    AlgorithmNotFoundError,
-    BackendNotFoundError,
-    CheckpointError,
-    ConfigError,
-    PlugradError,
-)
+from plugrad.errors import CheckpointError, ConfigError, PlugradError, RestoreMismatchError
 from plugrad.hooks.manager import Plugin
-from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
+from plugrad.hooks.registry import owner_of
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.state.state import check_whole, oldest_reader
-from plugrad.learner.state.untrusted import (
-    KEY,
-    byte_scales,
-    expect_weights,
-    keep_byte_scales,
-    keep_dense_encoders,
-    refuse_code,
-    refuse_own_modules,
-)
-from plugrad.types import ALL_MODULES, COMPONENT_LEARNER, COMPONENT_RL_MODULE
+from plugrad.learner.state.state import oldest_reader
+from plugrad.module_spec import spaces_of, specs_of
+from plugrad.networks.inputs import uint8_rules_differ
+from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.sampling.named_envs import env_name
+from plugrad.spaces.fit import NAMES, Name, check_fit
+from plugrad.types import ALL_MODULES, COMPONENT_LEARNER, COMPONENT_RL_MODULE, ModuleID, StrPath
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 """Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
@@ -44,7 +35,7 @@ ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 ENV_OBSERVATION_SPACES: Final = "env_observation_spaces"
 """The same for an environment with many agents: `{module_id: space}`."""
 
-StrPath = str | PathLike[str]
+_OF_PLUGIN: Final = ("kind", "name", "distribution", "version")
 
 
 def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[str, Any]:
@@ -66,7 +57,7 @@ def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[st
         "module_ids": list(learner.module),
         "plugins": plugin_manifest(learner.plugins),
         "config": written,
-        KEY: byte_scales(learner.module),
+        UINT8_SCALE: byte_scales(learner.module),
     }
 
 
@@ -78,7 +69,7 @@ def warn_of_unwritable(config: Any) -> None:
         warn_at_users_line(f"{error}. Until then save_to_path raises this error")
 
 
-def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *, keep: int) -> str:
+def save_state(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *, keep: int) -> str:
     """Write a state with its metadata.
 
     Args:
@@ -92,16 +83,14 @@ def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *
     """
     key = COMPONENT_LEARNER if metadata.get("kind") == "algorithm" else ""
     learner = dict(state[key] if key else state)
-    for name in [
-        name for name, each in learner.items() if oldest_reader({name: each or True}) > 1 and not each
-    ]:
+    for name in [name for name, each in learner.items() if not each and oldest_reader({name: True}) > 1]:
         del learner[name]  # so that an older version of plugrad reads the file
     state, version = {**state, key: learner} if key else learner, oldest_reader(learner)
     return str(save_checkpoint(path, state, metadata=metadata, keep=keep, format_version=version))
 
 
-def load(path: StrPath, *, kind: str) -> Checkpoint:
-    """Read a checkpoint that `save` wrote. `kind="learner"` also reads the learner in an algorithm's checkpoint.
+def load_state(path: StrPath, *, kind: str) -> Checkpoint:
+    """Read a checkpoint that `save_state` wrote. `kind="learner"` also reads the learner in an algorithm's checkpoint.
 
     Args:
         path: a checkpoint directory or one of its saves.
@@ -117,7 +106,7 @@ def load(path: StrPath, *, kind: str) -> Checkpoint:
 
 
 def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
-    """The part of a checkpoint that is of one kind, as `load` gives it.
+    """The part of a checkpoint that is of one kind, as `load_state` gives it.
 
     Args:
         checkpoint: as it was read.
@@ -138,26 +127,20 @@ def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
         if found == COMPONENT_RL_MODULE:  # of `RLModule.save_to_path`
             hint = ": weights alone, which learner.module.restore_from_path(path) loads"
         raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}{hint}")
-    if not (_is_complete(checkpoint.metadata) and isinstance(state, dict)):
+    plugins = checkpoint.metadata.get("plugins", [])  # with the config all that is read without a check
+    if not (
+        isinstance(state, dict)
+        and isinstance(checkpoint.metadata.get("config"), dict)
+        and isinstance(plugins, list)
+        and all(
+            isinstance(each, dict) and all(isinstance(each.get(key, 0), str | None) for key in _OF_PLUGIN)
+            for each in plugins
+        )
+    ):
         raise CheckpointError(
             f"{checkpoint.path} says that it is of {found!r}, and lacks its config or state"
         )
     return replace(checkpoint, state=state)
-
-
-def _is_complete(metadata: Mapping[str, Any]) -> bool:
-    """Whether metadata has the entries that are read without a check."""
-    plugins = metadata.get("plugins", [])
-    return (
-        isinstance(metadata.get("config"), dict)
-        and isinstance(plugins, list)
-        and all(map(_is_plugin, plugins))
-    )
-
-
-def _is_plugin(each: Any) -> bool:
-    keys = {"kind", "name", "distribution", "version"}
-    return isinstance(each, dict) and all(isinstance(each.get(key, 0), str | None) for key in keys)
 
 
 @contextmanager
@@ -172,111 +155,7 @@ def as_checkpoint_error(checkpoint: Checkpoint) -> Iterator[None]:
         raise CheckpointError(f"{path} holds something that does not fit: {reason}", path=path) from error
 
 
-def config_of(
-    checkpoint: Checkpoint, *, backend: str | None = None, given: Collection[str] = (), to_act: bool = False
-) -> Any:
-    """The config that a checkpoint was saved with, optionally for another backend.
-
-    Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
-
-    Args:
-        checkpoint: from `load`.
-        backend: a backend instead of the one that saved it.
-        given: settings that the caller does not need, or replaces; they may name code.
-        to_act: nothing samples, and settings that the algorithm does not have, such as those of a user's own config
-            class, are left out.
-
-    Returns:
-        The config, without listeners.
-
-    Raises:
-        AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
-        ConfigError: another setting names code to import, such as the class of a module; or the settings are too large,
-            or of another config class.
-    """
-    data = checkpoint.metadata["config"]
-    names = (ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES)
-    spaces = {name: checkpoint.metadata.get(name) for name in names}
-    check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
-    with with_distribution_hint(checkpoint.path, checkpoint.metadata):
-        config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
-        check_numbers(data, config_class.fields(), to_act=to_act)
-        data = _known(config_class, data) if to_act else data
-        _refuse_unknown(config_class, data)
-        config = config_class.from_dict(data)
-        config = config if backend is None else config.framework(backend)
-        check_installed("backend", config.backend)
-    refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
-    if "rl_module_spec" not in given:
-        refuse_own_modules(config)
-    config = keep_byte_scales(keep_dense_encoders(config, checkpoint.state), checkpoint.metadata)
-    return config.plugins()  # a checkpoint never loads a listener
-
-
-def _known(config_class: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a config class has, also in the overrides of modules."""
-    fields = config_class.fields()
-    known = {name: value for name, value in data.items() if name in fields or name == ALGORITHM_KEY}
-    if isinstance(overrides := known.get(_OVERRIDES), dict):
-        known[_OVERRIDES] = {
-            module_id: {name: each for name, each in settings.items() if name in fields}
-            if isinstance(settings, dict)
-            else settings
-            for module_id, settings in overrides.items()
-        }
-    return known
-
-
-def _refuse_unknown(config_class: Any, data: Mapping[str, Any]) -> None:
-    fields = config_class.fields()
-    sections = {info.section for info in fields.values()}
-    if unknown := [name for name in data if name not in fields and name not in (ALGORITHM_KEY, *sections)]:
-        raise ConfigError(
-            f"unknown setting {', '.join(map(repr, unknown))[:400]}: {config_class.__name__} does not have it. It is "
-            "of a config class of your own, which a checkpoint does not import, or of another version of plugrad: "
-            "build from your config and restore_from_path",
-            field=unknown[0],
-        )
-
-
-@contextmanager
-def config_to_build(
-    path: StrPath, *, kind: str, backend: str | None, given: Collection[str]
-) -> Iterator[Any]:
-    """A block that builds a learner or an algorithm like the one that was saved in a checkpoint.
-
-    Args:
-        path: a checkpoint directory or one of its saves.
-        kind: "learner" or "algorithm".
-        backend: as in `config_of`.
-        given: as in `config_of`.
-
-    Yields:
-        The config. Modules that do not fit the checkpoint's weights are refused before they are built.
-
-    Raises:
-        CheckpointError: it cannot be read, or holds something that does not fit.
-        RestoreMismatchError: it has only some components of a learner's state.
-    """
-    checkpoint = load(path, kind=kind)
-    state = checkpoint.state if kind == "learner" else checkpoint.state.get("learner", {})
-    if kind == "learner":
-        check_whole(state, checkpoint.path)
-    with as_checkpoint_error(checkpoint):
-        config = config_of(checkpoint, backend=backend, given=given)
-        with expect_weights(state):
-            yield config
-
-
-def stored_bytes(state: Any) -> int:
-    """The size of the arrays of a state, in bytes."""
-    if isinstance(state, Mapping):
-        return sum(map(stored_bytes, state.values()))
-    return state.nbytes if isinstance(state, np.ndarray) else 0
-
-
-_NAME_AND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]* [A-Za-z0-9._+!-]+")
-"""A checkpoint is an untrusted file: text that cannot be a distribution's name and version is not shown."""
+# --- plugins and settings of the run that wrote it ---
 
 
 def plugin_manifest(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
@@ -292,28 +171,6 @@ def plugin_manifest(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
     ]
 
 
-@contextmanager
-def with_distribution_hint(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
-    """Add a hint to errors about plugins that are not installed: which distribution the checkpoint was written with.
-
-    Args:
-        path: of the checkpoint.
-        metadata: of the checkpoint.
-
-    Raises:
-        AlgorithmNotFoundError, BackendNotFoundError: the original error, with the hint.
-    """
-    try:
-        yield
-    except (AlgorithmNotFoundError, BackendNotFoundError) as error:
-        then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
-        owner = then.get((error.facts.get("kind"), error.facts.get("name")))
-        if not owner or not owner["distribution"] or not _NAME_AND_VERSION.fullmatch(_owner(owner)):
-            raise
-        hint = f"It was written with {_owner(owner)}: pip install {owner['distribution']}"
-        raise type(error)(f"{path}: {error} {hint}", **error.facts) from error
-
-
 def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Sequence[Plugin]) -> None:
     """Warn, at the user's line, if a checkpoint was written with other plugins or versions than the active ones.
 
@@ -326,22 +183,31 @@ def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Seque
     """
     then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
     now = {(str(each["kind"]), str(each["name"])): each for each in plugin_manifest(plugins)}
-    found = [f"{_name(then[key])} was active and is not now" for key in then if _is_gone(key, now)]
-    found += [f"{_name(now[key])} is active and was not then" for key in now if _is_gone(key, then)]
-    found += [
-        f"{_name(now[key])} was of {_owner(then[key])} then"
-        for key in now
-        if key in then and _owner(then[key]) != _owner(now[key])
-    ]
+    gone = [key for key in then if key not in now and key[0] != "backend"]
+    found = [f"{_name(then[key])} was active and is not now" for key in gone]
+    for key, each in now.items():
+        if key not in then and key[0] != "backend":
+            found.append(f"{_name(each)} is active and was not then")
+        elif key in then and owner_in_words(then[key]) != owner_in_words(each):
+            found.append(f"{_name(each)} was of {owner_in_words(then[key])} then")
     if not found:
         return
     message = f"{path} was written with other plugins: {'; '.join(found)}"
-    if any(_is_gone(key, now) for key in then):
+    if gone:
         message += (
             ". A checkpoint loads no listeners: if one changes the loss or the gradients, build from your config with "
             ".plugins(...) and call restore_from_path, or give plugins= to Learner.from_checkpoint"
         )
     warn_at_users_line(message)
+
+
+def owner_in_words(plugin: Mapping[str, Any]) -> str:
+    """`<distribution> <version>` of a plugin in a manifest."""
+    return f"{plugin['distribution']} {plugin['version']}" if plugin["distribution"] else "no distribution"
+
+
+def _name(plugin: Mapping[str, Any]) -> str:
+    return f"{plugin['kind']} {plugin['name']!r} ({owner_in_words(plugin)})"
 
 
 def warn_of_other_normalization(path: Any, metadata: Mapping[str, Any], config: Any) -> None:
@@ -362,55 +228,232 @@ def warn_of_other_normalization(path: Any, metadata: Mapping[str, Any], config: 
         )
 
 
-def _is_gone(key: tuple[str, str], others: Mapping[tuple[str, str], Any]) -> bool:
-    return key[0] != "backend" and key not in others
+# --- spaces ---
 
 
-def _owner(plugin: Mapping[str, Any]) -> str:
-    return f"{plugin['distribution']} {plugin['version']}" if plugin["distribution"] else "no distribution"
+def settings_of_spaces(checkpoint: Checkpoint, **others: Any) -> Any:
+    """The settings of a checkpoint that say which spaces its modules have; with `others`, no larger than it may be."""
+    written = {name: checkpoint.metadata["config"].get(name) for name in _OF_SPACES}
+    check_size({**written, **others}, stored_bytes=stored_bytes(checkpoint.state))
+    return SimpleNamespace(**{name: decode(value) for name, value in written.items()})
 
 
-def _name(plugin: Mapping[str, Any]) -> str:
-    return f"{plugin['kind']} {plugin['name']!r} ({_owner(plugin)})"
+_OF_SPACES = (*NAMES, "rl_module_spec", "policies")
+
+
+def stored_bytes(state: Any) -> int:
+    """The size of the arrays of a state, in bytes."""
+    size, rest = 0, [state]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, Mapping):
+            rest += each.values()
+        elif isinstance(each, np.ndarray):
+            size += each.nbytes
+    return size
+
+
+def check_spaces(
+    config: Any,
+    checkpoint: Checkpoint,
+    env_observation_spaces: Mapping[str, Any],
+    *,
+    module_ids: Collection[ModuleID] | None = None,
+    allow_other_bounds: bool = False,
+) -> None:
+    """Refuse a checkpoint of other spaces, before anything is changed.
+
+    Args:
+        config: the config of the algorithm that restores.
+        checkpoint: from `load_state`.
+        env_observation_spaces: the environment's own spaces by module, before observations are flattened; empty where
+            they are not known.
+        module_ids: modules that are restored; None: all of the config.
+        allow_other_bounds: accept other bounds.
+
+    Raises:
+        SpaceMismatchError: spaces differ, or have their parts in another order.
+    """
+    of_envs = checkpoint.metadata.get(ENV_OBSERVATION_SPACES) or {}
+    if (whole := checkpoint.metadata.get(ENV_OBSERVATION_SPACE)) is not None:
+        of_envs = dict.fromkeys(env_observation_spaces, whole)
+    if not isinstance(of_envs, dict):
+        return
+    saved = settings_of_spaces(checkpoint, **{ENV_OBSERVATION_SPACES: of_envs})
+    whose = f"environment {env_name(config.env)} (asked) and checkpoint {checkpoint.path} (found)"
+    for module_id, space in env_observation_spaces.items():
+        if module_id in of_envs:
+            found, where = decode(of_envs[module_id]), f"{whose}, module {module_id!r}"
+            _check_fit("observation_space", space, found, where, allow_other_bounds, rows_of=None)
+    _check_config(
+        config, checkpoint, saved, specs_of(config) if module_ids is None else module_ids, allow_other_bounds
+    )
+
+
+def _check_config(
+    config: Any, checkpoint: Checkpoint, saved: Any, module_ids: Iterable[ModuleID], allow_other_bounds: bool
+) -> None:
+    whose = f"this config (asked) and checkpoint {checkpoint.path} (found)"
+    for name in NAMES:
+        _check_fit(name, getattr(config, name), getattr(saved, name), whose, allow_other_bounds)
+    for module_id in module_ids:
+        own, found = (spaces_of(each, module_id) for each in (config, saved))
+        for name, asked, written in zip(NAMES, own, found, strict=True):
+            if asked is not getattr(config, name):
+                _check_fit(name, asked, written, f"{whose}, module {module_id!r}", allow_other_bounds)
+
+
+def check_module_spaces(checkpoint: Checkpoint, modules: Mapping[ModuleID, Any], config: Any = None) -> None:
+    """Refuse weights of modules of other spaces, or of the same parts in another order. Bounds may differ.
+
+    Args:
+        checkpoint: from `load_state`; modules that it has no spaces of are not compared.
+        modules: those that get its weights.
+        config: of a learner that restores the whole checkpoint: its spaces are compared too, as in `check_spaces`.
+
+    Raises:
+        SpaceMismatchError: spaces differ, or have their parts in another order.
+    """
+    saved = settings_of_spaces(checkpoint)
+    for module_id, module in modules.items():
+        own = module.observation_space, module.action_space
+        for name, asked, found in zip(NAMES, own, spaces_of(saved, module_id), strict=True):
+            build = f"uild the module with the spaces of the checkpoint, by .environment(env, {name}=...)"
+            _check_fit(
+                name,
+                asked,
+                found,
+                f"module {module_id!r} (asked) and that of {checkpoint.path} (found)",
+                True,
+                to_type=f"B{build}",
+                of_other_order=f"b{build}",
+            )
+    if config is not None:
+        _check_config(config, checkpoint, saved, specs_of(config), config.allow_other_bounds)
+
+
+def _check_fit(
+    name: Name,
+    asked: Any,
+    found: Any,
+    where: str,
+    whatever_bounds: bool,
+    *,
+    rows_of: Literal["found"] | None = "found",
+    to_type: str = "Restore into an environment of the same spaces",
+    of_other_order: str = "build with Algorithm.from_checkpoint(path, env=...), which keeps it, or from the "
+    "checkpoint's spaces, by .environment(env, {name}=...)",
+) -> None:
+    if asked is not None and found is not None:
+        order = f"The weights were trained in that of the checkpoint: {of_other_order.format(name=name)}"
+        check_fit(
+            name,
+            asked,
+            found,
+            where=where,
+            to_type=to_type,
+            whatever_bounds=whatever_bounds,
+            rows_of=rows_of,
+            of_other_order=order,
+        )
+
+
+# --- byte scales ---
+#
+# How modules of a checkpoint scale the uint8 parts of a Dict or Tuple: by the rule of the version that trained them.
+# The setting is `uint8_scale` of a `model_config`. Checkpoints say which rule the modules have where the rules
+# differ; those of versions before the setting say nothing, and their modules have the rule "row".
+
+UINT8_SCALE: Final = "uint8_scale"
+"""In the metadata of a checkpoint: `{module_id: rule}` of the modules whose numbers depend on it."""
+RULE, OLDER_RULE = "part", "row"
+
+
+def byte_scales(modules: MultiRLModule) -> dict[ModuleID, str]:
+    """The rules of built-in modules for which the rules differ."""
+    return {module_id: rule for module_id, module in modules.items() if (rule := rule_of(module))}
+
+
+def rule_of(module: RLModule) -> str | None:
+    """The rule of a module; None if it does not matter, as for a user's own module."""
+    if module.network is None or not uint8_rules_differ(module.observation_space):
+        return None
+    return str(module.model_config.get(UINT8_SCALE, RULE))
+
+
+def check_byte_scales(
+    modules: MultiRLModule, restored: Mapping[str, Any], metadata: Mapping[str, Any], path: Any
+) -> None:
+    """Refuse weights that were trained on numbers of another scale.
+
+    Args:
+        modules: that get the weights.
+        restored: `{module_id: weights}` of the checkpoint.
+        metadata: of the checkpoint.
+        path: of the checkpoint.
+
+    Raises:
+        RestoreMismatchError: a module of the same id has another rule; says what to set.
+    """
+    saved = metadata.get(UINT8_SCALE)
+    known = saved if isinstance(saved, Mapping) else {}
+    for module_id, rule in byte_scales(modules).items():
+        found = known.get(module_id, OLDER_RULE)
+        if module_id in restored and found != rule:
+            raise RestoreMismatchError(
+                f"{path}: module {module_id!r} was trained with uint8 observations scaled by the rule "
+                f"{str(found)[:20]!r}, and this one has the rule {rule!r}: build it with "
+                f'model_config={{"{UINT8_SCALE}": "{OLDER_RULE if found == OLDER_RULE else RULE}"}}',
+                mismatched={UINT8_SCALE: (found, rule)},
+            )
+
+
+# --- hyperparameters ---
 
 
 Hyperparameters = Literal["checkpoint", "config"]
-_SECTION, _OVERRIDES = "training", "algorithm_config_overrides_per_module"
+OVERRIDES = "algorithm_config_overrides_per_module"
 _log = logging.getLogger("plugrad")
 
 
-def resolve_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str, Any]) -> Any:
-    """The config that is used after a restore.
+def with_hyperparameters_of(config: Any, checkpoint: Checkpoint, whose: Hyperparameters) -> Any:
+    """A config with the training settings of a checkpoint.
 
     Args:
         config: the config of the learner or algorithm that restores.
-        whose: "checkpoint": take the saved training settings; "config": keep `config` unchanged.
-        saved: the config of the checkpoint as data.
+        checkpoint: from `load_state`.
+        whose: which of the two the caller goes on with, "checkpoint" or "config"; it is only looked at here.
 
     Returns:
-        The config.
+        The config; `config` itself where the settings are equal.
 
     Raises:
-        ConfigError: `whose` is neither.
+        ConfigError: `whose` is neither, or a setting is refused.
     """
     if whose not in ("checkpoint", "config"):
         raise ConfigError(f"hyperparameters={whose!r}: there is 'checkpoint' and 'config'")
-    return config if whose == "config" else _with_hyperparameters_of(config, saved)
+    saved, fields = checkpoint.metadata["config"], config.fields()
+    values = {
+        name: decode_field(fields[name], saved[name], none_words=False)
+        for name in _names(config)
+        if name in saved
+    }
+    values = {name: value for name, value in values.items() if value != getattr(config, name)}
+    return config.changed(**without_ineffective_overrides(values, fields)) if values else config
 
 
-def log_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str, Any], path: Any) -> None:
+def log_hyperparameters(config: Any, theirs: Any, whose: Hyperparameters, path: Any) -> None:
     """Log which hyperparameters are used after a restore, and how the two sets differ, if they do.
 
     Args:
-        config: the config of the learner or algorithm that restores.
+        config: the config of the learner that restores.
+        theirs: from `with_hyperparameters_of`.
         whose: "checkpoint" or "config".
-        saved: the config of the checkpoint as data.
         path: of the checkpoint.
     """
-    theirs = _with_hyperparameters_of(config, saved)
     changes = [
         f"{name}: {getattr(theirs, name)} in the checkpoint, {getattr(config, name)} in the config"
-        for name in _names(config)
+        for name in (_names(config) if theirs is not config else ())
         if getattr(theirs, name) != getattr(config, name)
     ]
     if changes:
@@ -418,20 +461,19 @@ def log_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str,
 
 
 def kept_coefficients(
-    config: Any, saved: Mapping[str, Any], states: Any, own: Mapping[str, Mapping[str, Any]]
+    config: Any, theirs: Any, states: Any, own: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """The coefficients after a restore that keeps the hyperparameters of the config.
 
     Args:
         config: the config of the learner that restores.
-        saved: the config of the checkpoint as data.
+        theirs: from `with_hyperparameters_of`.
         states: `{module_id: {name: value}}` of the checkpoint, not checked yet.
         own: those of the learner's config.
 
     Returns:
         The checkpoint's, which training may have adapted, where both configs have the same setting; else `own`.
     """
-    theirs = _with_hyperparameters_of(config, saved)
     kept: dict[str, dict[str, Any]] = {}
     for module_id, values in own.items():
         pair = [
@@ -449,19 +491,8 @@ def kept_coefficients(
 
 def _names(config: Any) -> list[str]:
     # Settings that name code are never taken from a checkpoint.
-    fields = config.fields().items()
     return [
         name
-        for name, info in fields
-        if (info.section == _SECTION and not info.importable) or name == _OVERRIDES
+        for name, info in config.fields().items()
+        if (info.section == "training" and not info.importable) or name == OVERRIDES
     ]
-
-
-def _with_hyperparameters_of(config: Any, saved: Mapping[str, Any]) -> Any:
-    fields = config.fields()
-    values = {
-        name: decode_field(fields[name], saved[name], none_words=False)
-        for name in _names(config)
-        if name in saved
-    }
-    return config.changed(**without_ineffective_overrides(values, fields))

@@ -5,7 +5,7 @@ list. A new component is a subclass of `Component` with an entry there.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import isfinite, isinf
 from typing import Any
 
@@ -308,12 +308,9 @@ class _Counters(Component):
 
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         ids = [*learner.module, module_id]
-        for name in [name for name in learner.counters if _owner_of_counter(name, ids) == module_id]:
-            del learner.counters[name]
-
-
-def _owner_of_counter(name: str, module_ids: Iterable[ModuleID]) -> ModuleID | None:
-    return max((each for each in module_ids if name.endswith(f"/{each}")), key=len, default=None)
+        for name in list(learner.counters):
+            if max((each for each in ids if name.endswith(f"/{each}")), key=len, default=None) == module_id:
+                del learner.counters[name]
 
 
 def _plain(number: Any) -> Any:

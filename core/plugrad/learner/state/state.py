@@ -105,16 +105,13 @@ def _pairs(have: Parts, paths: str | Collection[str]) -> Iterator[tuple[str, str
     for path in (paths,) if isinstance(paths, str) else paths:
         component, slash, part = str(path).partition("/")
         if component not in have or (slash and part not in have[component]):
-            raise _unknown(str(path), have)
+            known = _paths_of(have)
+            raise ConfigError(
+                f"no state component {str(path)!r}; there are {', '.join(known)}.{did_you_mean(str(path), known)}",
+                known=known,
+            )
         names: Collection[str | None] = [part] if slash else have[component] or [None]
         yield from ((component, name) for name in names)
-
-
-def _unknown(path: str, have: Parts) -> ConfigError:
-    known = _paths_of(have)
-    return ConfigError(
-        f"no state component {path!r}; there are {', '.join(known)}.{did_you_mean(path, known)}", known=known
-    )
 
 
 def parts_of(learner: LearnerInternals) -> dict[str, list[str]]:
@@ -122,20 +119,13 @@ def parts_of(learner: LearnerInternals) -> dict[str, list[str]]:
     return {name: component.parts(learner) for name, component in COMPONENTS.items()}
 
 
-def get_state(learner: LearnerInternals, chosen: Parts) -> State:
-    """Copy some parts of a learner's state, with the same nesting.
-
-    Args:
-        learner: a built learner.
-        chosen: from `select_parts`.
-
-    Returns:
-        Nested dicts of numpy arrays and plain values.
-    """
+def copy_state(learner: LearnerInternals, components: Paths, not_components: Paths) -> State:
+    """Copy a learner's state, or parts of it, with the same nesting; see `Learner.get_state`."""
+    chosen = select_parts(parts_of(learner), components, not_components)
     return {name: COMPONENTS[name].get(learner, parts) for name, parts in chosen.items()}
 
 
-def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+def load_into(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     """Load a state exactly. If it does not fit, nothing changes.
 
     A state with all components must be complete. A state with some components restores only these, and within them
@@ -172,25 +162,17 @@ def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
             f"a state has the components {known}; unexpected: {', '.join(unexpected)}. Nothing was changed.",
             unexpected=unexpected,
         )
-    known_parts, given = parts_of(learner), parts_in(state)
-    strangers = [path for path in _paths_of(given) if path not in _paths_of(known_parts)]
-    where = f"the learner, which has {', '.join(_paths_of(known_parts))}" if strangers else "the learner"
-    wanted = _wanted(known_parts, given)
-    template = {
-        name: COMPONENTS[name].template(learner, parts, state[name]) for name, parts in wanted.items()
-    }
-    check_same_arrays(template, state, where=where)
-
-
-def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
-    """The parts that a state must have: all if it is whole, else those that it contains."""
+    known, given = parts_of(learner), parts_in(state)
+    paths = _paths_of(known)
+    strangers = set(_paths_of(given)) - set(paths)
+    where = f"the learner, which has {', '.join(paths)}" if strangers else "the learner"
     is_whole = _required().keys() <= set(given)
-    return {
-        component: [
-            name for name in known[component] if is_whole or not given[component] or name in given[component]
-        ]
-        for component in given
-    }
+    template = {}
+    for name, parts in given.items():
+        # A whole state must have all parts, any other those that it contains.
+        wanted = known[name] if is_whole or not parts else [each for each in known[name] if each in parts]
+        template[name] = COMPONENTS[name].template(learner, wanted, state[name])
+    check_same_arrays(template, state, where=where)
 
 
 def _required() -> dict[str, None]:
@@ -198,7 +180,7 @@ def _required() -> dict[str, None]:
     return {name: None for name, component in COMPONENTS.items() if component.since == 1}
 
 
-def get_optimizers(learner: LearnerInternals) -> State:
+def optimizer_states(learner: LearnerInternals) -> State:
     """`{"<module id>_<optimizer name>": state}` of all optimizers."""
     return {
         full_name: {
@@ -209,12 +191,12 @@ def get_optimizers(learner: LearnerInternals) -> State:
     }
 
 
-def set_optimizers(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+def load_optimizers(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     """Load the states of the optimizers in `state`.
 
     Args:
         learner: a built learner.
-        state: from `get_optimizers`, or some of its entries.
+        state: from `optimizer_states`, or some of its entries.
 
     Raises:
         RestoreMismatchError: there is no such optimizer, or an entry is missing, unexpected or mis-shaped.
@@ -326,7 +308,8 @@ def restore_on_error(learner: LearnerInternals) -> Iterator[None]:
     """
     snapshot = Snapshot(learner)
     names = [name for each in COMPONENTS.values() for name in each.attributes]
-    former = {name: _shallow_copy(getattr(learner, name)) for name in (*_MADE_FOR_MODULES, *names)}
+    former = {name: getattr(learner, name) for name in (*_MADE_FOR_MODULES, *names)}
+    former = {name: dict(value) if isinstance(value, dict) else value for name, value in former.items()}
     results = dict(learner.metrics.results)
     try:
         yield
@@ -337,10 +320,6 @@ def restore_on_error(learner: LearnerInternals) -> Iterator[None]:
         snapshot.restore()
         learner.weights_version += 1
         raise
-
-
-def _shallow_copy(value: Any) -> Any:
-    return dict(value) if isinstance(value, dict) else value
 
 
 def digest(learner: LearnerInternals) -> str:

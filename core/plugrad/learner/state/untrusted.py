@@ -1,29 +1,47 @@
-"""What a checkpoint may ask for: no code, only weights that fit, and the rules of the version that trained them.
+"""What may be built from a checkpoint: no code, nothing too large, by the rules of the version that trained it.
 
-A checkpoint is a file of a stranger, so all this is checked before anything is built from it.
+A checkpoint is a file of a stranger, so all this is checked before anything is built from it. Weights are compared
+before a module is built, in `plugrad.learner.modules.build`.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
-from plugrad.config.module_specs import spaces_of, specs_of
+from plugrad.checkpoint import Checkpoint
+from plugrad.config import Config
 from plugrad.config.named_code import names_in_list
 from plugrad.config.sampling_settings import CODE_OF_SAMPLING
-from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.config.serialize import ALGORITHM_KEY
+from plugrad.config.size_limits import check_numbers, check_size
+from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError, ConfigError
+from plugrad.hooks.registry import check_installed, get_algorithm
 from plugrad.importing.names import importable_name
 from plugrad.importing.trusted_names import reason_against
-from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.networks import Network
-from plugrad.networks.conv_filters import channels_first, is_image
-from plugrad.networks.joined_input import uint8_rules_differ
-from plugrad.rl_module import MultiRLModule, RLModule, check_same_arrays
+from plugrad.learner.modules.build import expect_weights, with_spaces
+from plugrad.learner.state.checkpoint import (
+    ENV_OBSERVATION_SPACE,
+    ENV_OBSERVATION_SPACES,
+    OLDER_RULE,
+    OVERRIDES,
+    UINT8_SCALE,
+    as_checkpoint_error,
+    load_state,
+    owner_in_words,
+    settings_of_spaces,
+    stored_bytes,
+)
+from plugrad.learner.state.state import check_whole
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, spaces_of, specs_of
+from plugrad.networks.inputs import uint8_rules_differ
 from plugrad.rl_module.random_module import RandomRLModule
-from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
+from plugrad.sampling.environments import get_module_spaces, is_multi_agent
+from plugrad.spaces.fit import NAMES
+from plugrad.spaces.images import channels_first, is_image
+from plugrad.spaces.structure import in_order_of
+from plugrad.types import DEFAULT_MODULE_ID, StrPath
 
 # --- no code ---
 
@@ -60,19 +78,13 @@ def refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:
 
 def refuse_own_modules(config: Any) -> None:
     """Raise `ConfigError` if a config read from a checkpoint names the class of a module."""
-    _refuse_own_modules(config.rl_module_spec)
-    _refuse_own_modules(MultiRLModuleSpec(rl_module_specs=_policies(config)))
-
-
-def _policies(config: Any) -> Mapping[str, Any]:
-    return config.policies if isinstance(config.policies, Mapping) else {}
-
-
-def _refuse_own_modules(spec: Any) -> None:
-    for module_id, each in getattr(spec, "rl_module_specs", {DEFAULT_MODULE_ID: spec}).items():
+    spec = config.rl_module_spec
+    specs = [getattr(spec, "rl_module_specs", {DEFAULT_MODULE_ID: spec})]
+    specs += [config.policies] if isinstance(config.policies, Mapping) else []
+    for module_id, each in [pair for named in specs for pair in named.items()]:
         named = getattr(each, "module_class", None)
         if isinstance(named, str) and named not in _OWN_MODULES:
-            raise _code_refused(f"module {module_id!r}", each.module_class)
+            raise _code_refused(f"module {module_id!r}", named)
 
 
 def _code_refused(what: str, code: Any) -> ConfigError:
@@ -83,78 +95,7 @@ def _code_refused(what: str, code: Any) -> ConfigError:
     )
 
 
-# --- the expected weights of a saved learner, compared before anything is built ---
-
-_EXPECTED: Final[ContextVar[Any]] = ContextVar("plugrad_expected_weights", default=None)
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """The shape of an array that is not made yet."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-@contextmanager
-def expect_weights(state: Mapping[str, Any]) -> Iterator[None]:
-    """A block that builds learners for a saved state: settings whose weights do not fit are refused before building.
-
-    Args:
-        state: from `Learner.get_state`, with the component "rl_module"; other components are ignored.
-    """
-    weights = state.get(COMPONENT_RL_MODULE) if isinstance(state, Mapping) else None
-    token = _EXPECTED.set(weights if isinstance(weights, Mapping) else {})
-    try:
-        yield
-    finally:
-        _EXPECTED.reset(token)
-
-
-def are_weights_expected() -> bool:
-    """Whether the caller is in a block of `expect_weights`."""
-    return _EXPECTED.get() is not None
-
-
-def check_module_ids(module_ids: Collection[ModuleID]) -> None:
-    """Refuse modules that are not among the expected weights.
-
-    Raises:
-        RestoreMismatchError: there are some; lists them.
-    """
-    expected = _EXPECTED.get()
-    if expected is not None:
-        missing = {each: _Shape((), "weights") for each in module_ids if each not in expected}
-        check_same_arrays(missing, {}, where="the settings")
-
-
-def expected_weights(module_id: ModuleID, network: Network) -> dict[str, Array] | None:
-    """A copy of a module's expected weights, in the order of the network's parameters.
-
-    Args:
-        module_id: the module's id.
-        network: its network.
-
-    Returns:
-        `{name: float32 array}`; None if no weights are expected: the module then draws its own.
-
-    Raises:
-        RestoreMismatchError: the network's parameters have other names or shapes; lists all differences.
-    """
-    expected = _EXPECTED.get()
-    if expected is None:
-        return None
-    found = expected.get(module_id)
-    wanted = {each.name: _Shape(each.shape, _dtype(found, each.name)) for each in network.parameters}
-    check_same_arrays({module_id: wanted}, {module_id: found}, where="the settings")
-    return {each.name: np.array(found[each.name], np.float32) for each in network.parameters}
-
-
-def _dtype(found: Any, name: str) -> Any:
-    """The dtype of the saved weight if it is a float: backends may save another precision than float32."""
-    dtype = getattr(found.get(name) if isinstance(found, Mapping) else None, "dtype", np.dtype(np.float32))
-    return dtype if dtype.kind == "f" else np.dtype(np.float32)
-
+# --- what older versions made of the same settings ---
 
 _DENSE: Mapping[str, Any] = {"conv_filters": []}
 
@@ -173,7 +114,9 @@ def keep_dense_encoders(config: Any, state: Mapping[str, Any]) -> Any:
     """
     learner = state.get("learner", state)
     modules = learner.get("rl_module") if isinstance(learner, Mapping) else None
-    if not isinstance(modules, Mapping) or any(_has_convolutions(each) for each in modules.values()):
+    weights = list(modules.values()) if isinstance(modules, Mapping) else []
+    names = [str(name) for each in weights if isinstance(each, Mapping) for name in each]
+    if not isinstance(modules, Mapping) or any(".conv." in name for name in names):
         return config
     spec = config.rl_module_spec
     if isinstance(spec, MultiRLModuleSpec):
@@ -201,35 +144,6 @@ def _had_no_convolutions(space: Any, model_config: Mapping[str, Any]) -> bool:
     return is_image(space) or channels_first(getattr(space, "shape", None) or ())
 
 
-def _has_convolutions(parameters: Any) -> bool:
-    return isinstance(parameters, Mapping) and any(".conv." in str(name) for name in parameters)
-
-
-# --- byte scales ---
-#
-# How modules of a checkpoint scale the uint8 parts of a Dict or Tuple: by the rule of the version that trained
-# them.
-#
-# The setting is `uint8_scale` of a `model_config`. Checkpoints say which rule the modules have where the rules
-# differ; those of versions before the setting say nothing, and their modules have the rule "row".
-
-KEY: Final = "uint8_scale"
-"""In the metadata of a checkpoint: `{module_id: rule}` of the modules whose numbers depend on it."""
-RULE, OLDER_RULE = "part", "row"
-
-
-def byte_scales(modules: MultiRLModule) -> dict[ModuleID, str]:
-    """The rules of built-in modules for which the rules differ."""
-    return {module_id: rule for module_id, module in modules.items() if (rule := rule_of(module))}
-
-
-def rule_of(module: RLModule) -> str | None:
-    """The rule of a module; None if it does not matter, as for a user's own module."""
-    if module.network is None or not uint8_rules_differ(module.observation_space):
-        return None
-    return str(module.model_config.get(KEY, RULE))
-
-
 def keep_byte_scales(config: Any, metadata: Mapping[str, Any]) -> Any:
     """Set the older rule in the config of a checkpoint that says nothing of a rule.
 
@@ -245,9 +159,9 @@ def keep_byte_scales(config: Any, metadata: Mapping[str, Any]) -> Any:
         for module_id, spec in specs_of(config).items()
         if (spec is None or spec.module_class is None) and uint8_rules_differ(spaces_of(config, module_id)[0])
     ]
-    if not affected or isinstance(metadata.get(KEY), Mapping):
+    if not affected or isinstance(metadata.get(UINT8_SCALE), Mapping):
         return config
-    config = config.rl_module(model_config={KEY: OLDER_RULE, **config.model_config})
+    config = config.rl_module(model_config={UINT8_SCALE: OLDER_RULE, **config.model_config})
     spec = config.rl_module_spec
     if isinstance(spec, RLModuleSpec):
         return config.rl_module(rl_module_spec=_with_older_rule(spec))
@@ -263,31 +177,179 @@ def keep_byte_scales(config: Any, metadata: Mapping[str, Any]) -> Any:
 def _with_older_rule(spec: RLModuleSpec) -> RLModuleSpec:
     if not isinstance(spec, RLModuleSpec) or spec.module_class is not None or not spec.model_config:
         return spec
-    return replace(spec, model_config={KEY: OLDER_RULE, **spec.model_config})
+    return replace(spec, model_config={UINT8_SCALE: OLDER_RULE, **spec.model_config})
 
 
-def check_byte_scales(
-    modules: MultiRLModule, restored: Mapping[str, Any], metadata: Mapping[str, Any], path: Any
-) -> None:
-    """Refuse weights that were trained on numbers of another scale.
+# --- the config that a checkpoint asks for ---
+
+
+def config_of(
+    checkpoint: Checkpoint, *, backend: str | None = None, given: Collection[str] = (), to_act: bool = False
+) -> Any:
+    """The config that a checkpoint was saved with, optionally for another backend.
+
+    Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
 
     Args:
-        modules: that get the weights.
-        restored: `{module_id: weights}` of the checkpoint.
-        metadata: of the checkpoint.
-        path: of the checkpoint.
+        checkpoint: from `load_state`.
+        backend: a backend instead of the one that saved it.
+        given: settings that the caller does not need, or replaces; they may name code.
+        to_act: nothing samples, and settings that the algorithm does not have, such as those of a user's own config
+            class, are left out.
+
+    Returns:
+        The config, without listeners.
 
     Raises:
-        RestoreMismatchError: a module of the same id has another rule; says what to set.
+        AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
+        ConfigError: another setting names code to import, such as the class of a module; or the settings are too large,
+            or of another config class.
     """
-    saved = metadata.get(KEY)
-    known = saved if isinstance(saved, Mapping) else {}
-    for module_id, rule in byte_scales(modules).items():
-        found = known.get(module_id, OLDER_RULE)
-        if module_id in restored and found != rule:
-            raise RestoreMismatchError(
-                f"{path}: module {module_id!r} was trained with uint8 observations scaled by the rule "
-                f"{str(found)[:20]!r}, and this one has the rule {rule!r}: build it with "
-                f'model_config={{"{KEY}": "{OLDER_RULE if found == OLDER_RULE else RULE}"}}',
-                mismatched={KEY: (found, rule)},
-            )
+    data = checkpoint.metadata["config"]
+    names = (ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES)
+    spaces = {name: checkpoint.metadata.get(name) for name in names}
+    check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
+    with with_distribution_hint(checkpoint.path, checkpoint.metadata):
+        config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
+        check_numbers(data, config_class.fields(), to_act=to_act)
+        data = _known(config_class, data) if to_act else data
+        _refuse_unknown(config_class, data)
+        config = config_class.from_dict(data)
+        config = config if backend is None else config.framework(backend)
+        check_installed("backend", config.backend)
+    refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
+    if "rl_module_spec" not in given:
+        refuse_own_modules(config)
+    config = keep_byte_scales(keep_dense_encoders(config, checkpoint.state), checkpoint.metadata)
+    return config.plugins()  # a checkpoint never loads a listener
+
+
+def _known(config_class: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a config class has, also in the overrides of modules."""
+    fields = config_class.fields()
+    known = {name: value for name, value in data.items() if name in fields or name == ALGORITHM_KEY}
+    if isinstance(overrides := known.get(OVERRIDES), dict):
+        known[OVERRIDES] = {
+            module_id: {name: each for name, each in settings.items() if name in fields}
+            if isinstance(settings, dict)
+            else settings
+            for module_id, settings in overrides.items()
+        }
+    return known
+
+
+def _refuse_unknown(config_class: Any, data: Mapping[str, Any]) -> None:
+    fields = config_class.fields()
+    sections = {info.section for info in fields.values()}
+    if unknown := [name for name in data if name not in fields and name not in (ALGORITHM_KEY, *sections)]:
+        raise ConfigError(
+            f"unknown setting {', '.join(map(repr, unknown))[:400]}: {config_class.__name__} does not have it. It is "
+            "of a config class of your own, which a checkpoint does not import, or of another version of plugrad: "
+            "build from your config and restore_from_path",
+            field=unknown[0],
+        )
+
+
+@contextmanager
+def config_to_build(
+    path: StrPath, *, kind: str, backend: str | None, given: Collection[str]
+) -> Iterator[Any]:
+    """A block that builds a learner or an algorithm like the one that was saved in a checkpoint.
+
+    Args:
+        path: a checkpoint directory or one of its saves.
+        kind: "learner" or "algorithm".
+        backend: as in `config_of`.
+        given: as in `config_of`.
+
+    Yields:
+        The config. Modules that do not fit the checkpoint's weights are refused before they are built.
+
+    Raises:
+        CheckpointError: it cannot be read, or holds something that does not fit.
+        RestoreMismatchError: it has only some components of a learner's state.
+    """
+    checkpoint = load_state(path, kind=kind)
+    state = checkpoint.state if kind == "learner" else checkpoint.state.get("learner", {})
+    if kind == "learner":
+        check_whole(state, checkpoint.path)
+    with as_checkpoint_error(checkpoint):
+        config = config_of(checkpoint, backend=backend, given=given)
+        with expect_weights(state):
+            yield config
+
+
+_NAME_AND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]* [A-Za-z0-9._+!-]+")
+"""A checkpoint is an untrusted file: text that cannot be a distribution's name and version is not shown."""
+
+
+@contextmanager
+def with_distribution_hint(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
+    """Add a hint to errors about plugins that are not installed: which distribution the checkpoint was written with.
+
+    Args:
+        path: of the checkpoint.
+        metadata: of the checkpoint.
+
+    Raises:
+        AlgorithmNotFoundError, BackendNotFoundError: the original error, with the hint.
+    """
+    try:
+        yield
+    except (AlgorithmNotFoundError, BackendNotFoundError) as error:
+        then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
+        owner = then.get((error.facts.get("kind"), error.facts.get("name")))
+        if not owner or not owner["distribution"] or not _NAME_AND_VERSION.fullmatch(owner_in_words(owner)):
+            raise
+        hint = f"It was written with {owner_in_words(owner)}: pip install {owner['distribution']}"
+        raise type(error)(f"{path}: {error} {hint}", **error.facts) from error
+
+
+# --- spaces ---
+
+
+def in_spaces_of(config: Any, checkpoint: Checkpoint) -> Any:
+    """A config without spaces, with those that a checkpoint was trained in: an environment is compared with them.
+
+    Args:
+        config: the config of a run.
+        checkpoint: from `load_state`.
+
+    Returns:
+        The config; modules of which it has spaces, or the checkpoint has none, are as they are.
+    """
+    # The preprocessing of Atari games also chooses convolutions, where it finds the spaces itself.
+    if config.observation_space is not None or config.atari is True:
+        return config
+    saved = settings_of_spaces(checkpoint)
+    if None not in (saved.observation_space, saved.action_space):
+        return config.changed(observation_space=saved.observation_space, action_space=saved.action_space)
+    without = [each for each in specs_of(config) if None in spaces_of(config, each)]
+    spaces = {each: spaces_of(saved, each) for each in without}
+    spaces = {each: pair for each, pair in spaces.items() if None not in pair}
+    return with_spaces(config, spaces=spaces) if spaces else config
+
+
+def with_bounds_of_env(config: Any) -> Any:
+    """A config with the spaces of its environment, their parts in the order that the config's have.
+
+    Args:
+        config: of a checkpoint or run, with its spaces.
+
+    Returns:
+        The config; as it is, where it has no spaces.
+    """
+    bare = config.changed(observation_space=None, action_space=None)
+    if is_multi_agent(config):
+        asked = {each: spaces_of(config, each) for each in specs_of(config)}
+        found = get_module_spaces(bare)
+        ordered = {}
+        for each, (observations, actions) in found.items():
+            former = asked.get(each, (None, None))
+            ordered[each] = (in_order_of(former[0], observations), in_order_of(former[1], actions))
+        kept = {each: pair for each, pair in asked.items() if None not in pair}
+        return with_spaces(bare, spaces={**kept, **ordered})
+    if config.observation_space is None:
+        return config
+    own = with_spaces(bare)
+    return own.changed(**{name: in_order_of(getattr(config, name), getattr(own, name)) for name in NAMES})

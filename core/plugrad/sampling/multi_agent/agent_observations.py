@@ -11,9 +11,8 @@ from plugrad.columns import Columns
 from plugrad.errors import EnvContractError
 from plugrad.observations import flat_rows
 from plugrad.observations.rows import cast_exactly, nonfinite
-from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.policy.observations import ObservationEncoder
+from plugrad.policy.observations import ObservationEncoder, split_action_mask
 from plugrad.sampling.env_checker import WrongObservationError, describe, nonfinite_part
 from plugrad.sampling.flat_observations import RowWriter
 from plugrad.sampling.multi_agent.agent_track import AgentTrack

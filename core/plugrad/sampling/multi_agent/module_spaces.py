@@ -7,10 +7,10 @@ from gymnasium.spaces import Space
 from plugrad.action_masks import choice_sizes
 from plugrad.columns import Columns
 from plugrad.config import Config
-from plugrad.config.module_specs import spaces_of
 from plugrad.errors import ConfigError
+from plugrad.module_spec import spaces_of
 from plugrad.observations import model_space
-from plugrad.policy.action_masks import without_action_mask
+from plugrad.policy.observations import without_action_mask
 from plugrad.sampling.env_checker import check_spaces
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.module_mapping import (

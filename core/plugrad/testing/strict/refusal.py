@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from plugrad.errors import LossError, PlugradError, PortabilityError
 from plugrad.hooks.author_line import Line, author_line
-from plugrad.hooks.entry_points import GROUPS, entries
+from plugrad.hooks.plugin_records import GROUPS, entries
 
 _CORE = f"{Path(__file__).parents[2]}/"
 _STANDARD_LIBRARY = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib"))

@@ -1,0 +1,256 @@
+"""The two formats of plugrad's files: strict JSON, and arrays by name as safetensors, with texts in the header.
+
+Strict JSON is ASCII with finite numbers, unique keys and at most `MAX_DEPTH` levels. Files may come from a stranger:
+sizes and depths are measured before anything is parsed, and what is wrong is a `ValueError` with a reason, to which the
+caller adds the name of the file. The header of a safetensors file is read here and not by safetensors: its reader would
+copy the arrays, and a stranger's header gets a reason.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import safetensors.numpy
+
+from plugrad.errors import CheckpointError, CheckpointUnsafeError
+from plugrad.types import Array
+
+# --- strict JSON ---
+
+MAX_DEPTH: Final = 32
+"""Levels of objects and lists in one file."""
+
+# The closing quote is optional so that an unclosed string is one token and the scan stays linear in the text.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+
+
+def dumps(value: Any) -> bytes:
+    """A value as one line of ASCII.
+
+    Raises:
+        ValueError: a float is not finite; `content.encode` has a notation for those.
+    """
+    return (json.dumps(value, allow_nan=False, separators=(",", ":")) + "\n").encode("ascii")
+
+
+def loads(data: bytes | bytearray, on_object: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Read one value.
+
+    Args:
+        data: the whole file.
+        on_object: called with each object, innermost first; its answer replaces the object.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: the bytes are not strict JSON, or `on_object` raised it.
+    """
+    text = data.decode("ascii")
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        # Measured before a parser recurses; in numpy, because one by one eight megabytes of brackets take seconds.
+        signs = np.frombuffer(_STRING.sub(b"", data), np.uint8)
+        opened = ((signs == ord("[")) | (signs == ord("{"))).view(np.int8)
+        closed = ((signs == ord("]")) | (signs == ord("}"))).view(np.int8)
+        depth = np.cumsum(opened - closed, dtype=np.int32)
+        if depth.size and depth.max() > MAX_DEPTH:
+            raise ValueError(f"more than {MAX_DEPTH} levels of objects and lists")
+
+    def made_of(pairs: list[tuple[str, Any]]) -> Any:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ValueError(f"the key {twice!r} occurs twice in one object")
+        return found if on_object is None else on_object(found)
+
+    return json.loads(text, object_pairs_hook=made_of, parse_float=_finite, parse_constant=_refuse_constant)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:40]} is out of range")
+    return number
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+# --- arrays by name as one safetensors file ---
+
+MAX_HEADER_BYTES: Final = 4 * 2**20
+TEXTS: Final = "__metadata__"
+"""The header's key of the texts, as safetensors has it."""
+
+_DTYPES: Final = {
+    "BOOL": "?",
+    **{f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)},
+    "C64": "<c8",
+}
+_NAMES: Final = {np.dtype(code): name for name, code in _DTYPES.items()}
+_ALIGNMENT: Final = 8
+
+
+class NamedArrays(NamedTuple):
+    """The content of a file.
+
+    Attributes:
+        arrays: by name.
+        texts: of the header, by name.
+    """
+
+    arrays: dict[str, Array]
+    texts: dict[str, str]
+
+
+def pack(arrays: Mapping[str, Array], texts: Mapping[str, str]) -> bytearray:
+    """Write a file. Its header begins with the texts, in their order, without spaces.
+
+    Args:
+        arrays: by name.
+        texts: by name.
+
+    Returns:
+        The bytes.
+
+    Raises:
+        CheckpointError: the names, shapes and texts take more than `MAX_HEADER_BYTES`, or a dtype has no name.
+    """
+    stored = _as_stored(arrays)
+    header: dict[str, Any] = {TEXTS: dict(texts)}
+    end = 0
+    # The largest items first: then each array is aligned.
+    for name, array in sorted(stored.items(), key=lambda item: -item[1].itemsize):
+        if array.dtype not in _NAMES:
+            raise CheckpointError(
+                f"array {name!r} has the dtype {array.dtype}: use one of {', '.join(_DTYPES)}"
+            )
+        offsets = [end, end + array.nbytes]
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": list(array.shape), "data_offsets": offsets}
+        end = offsets[1]
+    text = dumps(header).rstrip()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    if len(text) > MAX_HEADER_BYTES:
+        raise CheckpointError(f"a header of {len(text)} bytes: a file has at most {MAX_HEADER_BYTES}")
+    parts = (stored[name].tobytes() for name in header if name != TEXTS)
+    return bytearray(b"".join((len(text).to_bytes(8, "little"), text, *parts)))
+
+
+def _as_stored(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays with their bytes in the order of a file."""
+    # safetensors writes the buffer as it is: a transposed array would come back scrambled, without an error.
+    return {
+        name: np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+        for name, array in arrays.items()
+    }
+
+
+def unpack(data: bytearray) -> NamedArrays:
+    """The content of a file; the arrays are writable, C-ordered views of `data` that do not overlap.
+
+    Raises:
+        CheckpointUnsafeError: the header is longer than `MAX_HEADER_BYTES`.
+        ValueError: the bytes are not a safetensors file.
+    """
+    length = int.from_bytes(data[:8], "little")
+    if length > MAX_HEADER_BYTES:
+        raise CheckpointUnsafeError(f"a header of {length} bytes, at most {MAX_HEADER_BYTES} are read")
+    start = end = 8 + length
+    if end > len(data):
+        raise ValueError(f"no safetensors file: a header of {length} bytes where {len(data) - 8} follow")
+    header = loads(data[8:end])
+    if not isinstance(header, dict):
+        raise ValueError("no safetensors file: the header is no object")
+    texts = header.pop(TEXTS, {})
+    if not isinstance(texts, dict) or not all(isinstance(each, str) for each in texts.values()):
+        raise ValueError(f"no safetensors file: its {TEXTS} are {str(texts)[:100]}")
+    arrays = {}
+    for offsets, name, dtype, shape in _in_order(header):
+        # An array begins where the one before it ends: no gaps, no overlaps.
+        stop = end + math.prod(shape) * dtype.itemsize
+        if offsets != [end - start, stop - start] or stop > len(data):
+            raise ValueError(f"array {name[:40]!r} of shape {str(shape)[:100]} lies at {str(offsets)[:100]}")
+        array: Array = np.ndarray(shape, dtype, data, end)
+        arrays[name] = array if array.flags.aligned else array.copy()
+        end = stop
+    if end != len(data):
+        raise ValueError(f"no safetensors file: {len(data) - end} bytes belong to no array")
+    return NamedArrays(arrays, texts)
+
+
+def _in_order(header: Mapping[str, Any]) -> list[tuple[list[int], str, np.dtype[Any], list[int]]]:
+    """Offsets, name, dtype and shape of each array, in the order of their bytes."""
+    found = []
+    for name, entry in header.items():
+        if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+            raise ValueError(f"array {name[:40]!r} is described by {str(entry)[:100]}")
+        for key in ("shape", "data_offsets"):
+            for n in entry[key] if isinstance(entry[key], list) else [None]:
+                if type(n) is not int or not 0 <= n < 2**62:
+                    raise ValueError(f"array {name[:40]!r} has the {key} {str(entry[key])[:100]}")
+        if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
+            raise ValueError(
+                f"array {name[:40]!r} has the dtype {str(entry['dtype'])[:40]!r}, which numpy has not"
+            )
+        found.append((entry["data_offsets"], name, np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]))
+    return sorted(found, key=itemgetter(0))
+
+
+# --- shards: safetensors files in which an array's name is its number ---
+#
+# A state is written in several files, so that saving and loading need little memory beside the arrays.
+
+MAX_ARRAYS: Final = 100_000
+"""Arrays in one checkpoint."""
+SHARD_ARRAYS: Final = 10_000
+SHARD_BYTES: Final = 64 * 2**20
+"""A shard is closed when it has this many bytes or more; one array is never split."""
+_NUMBER = re.compile("0|[1-9][0-9]{0,5}")
+
+
+def pack_shards(arrays: Sequence[Array]) -> Iterator[bytes]:
+    """The shards of some arrays, one after the other; none for no arrays.
+
+    Raises:
+        CheckpointError: more arrays or longer shapes than `unpack_shard` would read.
+    """
+    if len(arrays) > MAX_ARRAYS:
+        raise CheckpointError(f"a state of {len(arrays)} arrays: a checkpoint holds at most {MAX_ARRAYS}")
+    first, size = 0, 0
+    for number, array in enumerate(arrays, start=1):
+        size += array.nbytes
+        if number - first == SHARD_ARRAYS or size >= SHARD_BYTES or number == len(arrays):
+            yield pack_shard(arrays[first:number], first)
+            first, size = number, 0
+
+
+def pack_shard(arrays: Sequence[Array], first: int = 0) -> bytes:
+    """Some arrays as one file, numbered from `first`; errors as in `pack_shards`."""
+    data = safetensors.numpy.save(_as_stored({str(n): each for n, each in enumerate(arrays, start=first)}))
+    if int.from_bytes(data[:8], "little") > MAX_HEADER_BYTES:
+        raise CheckpointError(
+            f"the shapes of {len(arrays)} arrays take more than {MAX_HEADER_BYTES} bytes to write"
+        )
+    return data
+
+
+def unpack_shard(data: bytearray) -> dict[int, Array]:
+    """The arrays of one shard by number: writable, C-ordered views of `data` that do not overlap.
+
+    Raises:
+        CheckpointUnsafeError: the header is longer than any that `pack_shards` writes.
+        ValueError: the bytes are not a shard.
+    """
+    found = {}
+    for name, array in unpack(data).arrays.items():
+        if not _NUMBER.fullmatch(name):
+            raise ValueError(f"an array named {name[:40]!r}: a number is expected")
+        found[int(name)] = array
+    return found
