@@ -134,7 +134,8 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
     Loads only algorithms in the same top-level package as one of the class's bases. Algorithms from `use_plugin` come
     first.
     """
-    return _algorithm_of(config_class, tuple(sys.path), tuple(map(id, _USED.values())))
+    cls: Any = config_class  # a class with a metaclass of its own counts as hashable too
+    return _algorithm_of(cls, tuple(sys.path), tuple(map(id, _USED.values())))
 
 
 @cache  # every build and save asks; keyed also by what else decides it

@@ -162,15 +162,15 @@ def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
             f"a state has the components {known}; unexpected: {', '.join(unexpected)}. Nothing was changed.",
             unexpected=unexpected,
         )
-    known, given = parts_of(learner), parts_in(state)
-    paths = _paths_of(known)
+    own, given = parts_of(learner), parts_in(state)
+    paths = _paths_of(own)
     strangers = set(_paths_of(given)) - set(paths)
     where = f"the learner, which has {', '.join(paths)}" if strangers else "the learner"
     is_whole = _required().keys() <= set(given)
     template = {}
     for name, parts in given.items():
         # A whole state must have all parts, any other those that it contains.
-        wanted = known[name] if is_whole or not parts else [each for each in known[name] if each in parts]
+        wanted = own[name] if is_whole or not parts else [each for each in own[name] if each in parts]
         template[name] = COMPONENTS[name].template(learner, wanted, state[name])
     check_same_arrays(template, state, where=where)
 
