@@ -20,7 +20,9 @@ from plugrad.errors import BatchError, ConfigError, EnvContractError, SpaceMisma
 from plugrad.offline import load_episodes
 from plugrad.spaces import register
 from plugrad_bc import BCConfig
+from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig
+from plugrad_sac import SACConfig, TD3Config
 
 CORE = Path(__file__).parents[2] / "core/plugrad"
 PAIRS = [("numbers", "numbers"), ("texts", "texts"), ("dict", "dict")]
@@ -120,6 +122,28 @@ def test_recorded_values_train_another_algorithm(tmp_path: Path) -> None:
     algorithm = config.training(train_batch_size=8, minibatch_size=None).build_algo()
     algorithm.train()
     algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    ("config", "acted", "noise"),
+    [
+        (DQNConfig(), "texts", None),
+        (SACConfig(), "texts", None),
+        (SACConfig(), "numbers", (2,)),
+        (TD3Config(), "numbers", (2,)),
+    ],
+    ids=lambda each: getattr(each, "algorithm_name", str(each)),
+)
+def test_algorithms_of_one_kind_of_actions_take_arrays_of_that_kind(
+    config: Any, acted: str, noise: tuple[int, ...] | None
+) -> None:
+    config = config.framework("numpy").rl_module(model_config={"fcnet_hiddens": [1]}).debugging(seed=0)
+    config = config.environment(Compass, env_config={"observed": "texts", "acted": acted})
+    algorithm = config.build_algo()
+    assert algorithm.evaluate(1, seed=0)["episode_len_mean"] == own_spaces.LENGTH
+    algorithm.stop()
+    found = config.build_learner().get_noise_columns(DEFAULT_MODULE_ID)
+    assert set(found.values()) == (set() if noise is None else {noise})
 
 
 def test_worker_processes_step_environments_with_values() -> None:
