@@ -19,8 +19,8 @@ from plugrad.errors import BatchError, ConfigError
 from plugrad.offline import save_episodes
 from plugrad.returns import returns_to_go
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.environments import get_spaces
 from plugrad.sampling.evaluation import sample_episodes
+from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.training.offline import ShuffledRows
 from plugrad_bc import BCConfig
 from plugrad_offline.marwil import ReturnsToGo
@@ -175,7 +175,8 @@ def recording(tmp_path_factory) -> str:
     runner = EnvRunner(config=BCConfig().environment("CartPole-v1"), act=act)
     episodes = sample_episodes(runner, num_episodes=20, seed=0)
     assert sum(episode.get_return() for episode in episodes) == 20 * 500
-    spaces = dict(zip(("observation_space", "action_space"), get_spaces("CartPole-v1"), strict=True))
+    _, observations, actions = get_env_spaces(BCConfig().environment("CartPole-v1"))
+    spaces = {"observation_space": observations, "action_space": actions}
     return save_episodes(tmp_path_factory.mktemp("recording"), episodes, **spaces)
 
 
