@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 from sampling import make_runner
 
 from plugrad.errors import ConfigError, EnvContractError
-from plugrad.sampling.environments import make_native_vector_env
+from plugrad.sampling.native_envs import make_native_vector_env
 from plugrad_ppo import PPOConfig
 
 

@@ -11,7 +11,8 @@ from sampling import make_runner
 from test_array_programs import NextStep
 
 from plugrad.errors import ConfigError
-from plugrad.sampling.environments import make_env, make_native_vector_env
+from plugrad.sampling.environments import make_env
+from plugrad.sampling.native_envs import make_native_vector_env
 
 
 class SimulatorError(RuntimeError):

@@ -20,7 +20,7 @@ from plugrad.networks.actor_critic import ActorCritic
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import env_makers
 from plugrad.sampling.rollout_fragment import RolloutFragment
-from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
+from plugrad.sampling.vector_envs import LeanSyncVectorEnv
 from plugrad_ppo import PPOConfig
 
 SAME_STEP = AutoresetMode.SAME_STEP

@@ -5,8 +5,9 @@ episodes, `evaluation` runs whole ones and gives their returns.
 
 - `environments` makes the environments that a config names, `named_envs` resolves their names, `env_checker` checks
   their answers.
-- `vector_envs` has the interface of environments that step together; `vectorization` makes them, in this
-  process or in others (`async_envs`).
+- `vector_envs` has the interface of environments that step together, and those that step in turn; others step in
+  processes of their own (`async_envs`), in a vectorised version (`native_envs`) or in a native pool (`envpool_envs`).
+  `vectorization` makes those that a config asks for.
 - `wrappers` wraps environments as settings say, `atari` and `frame_stack` among them; `learner_rewards` makes the
   rewards that a learner sees. `faults` has a wrapper for simulators that fail now and then.
 - `rollout` takes one step of all environments, and saves running episodes and continues them; `replayable_env` records

@@ -7,13 +7,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.spaces import Space
-from gymnasium.vector import AutoresetMode, VectorEnv
 
 from plugrad.config import Config
 from plugrad.errors import ConfigError
-from plugrad.sampling.checked_vector_env import CheckedVectorEnv
 from plugrad.sampling.env_checker import check_spaces
 from plugrad.sampling.flat_observations import FlatObservations
 from plugrad.sampling.mask_sources import with_mask_in_info
@@ -24,7 +21,6 @@ from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, m
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.wrappers import EnvWrappers, stack_frames
 from plugrad.spaces.kinds import is_box
-from plugrad.spaces.layout import stored_space
 from plugrad.types import ModuleID
 
 UNWRAPPED = EnvWrappers()
@@ -217,71 +213,3 @@ def _multi_agent_env_name(env: object, created: Any) -> str:
     return str(
         metadata.get("name", type(created).__name__)
     )  # PettingZoo's functions have no names of their own
-
-
-def reset_seeds(entropy: tuple[int, ...], num_seeds: int) -> list[int] | None:
-    """Seeds for the resets of environments, mixed from `entropy`.
-
-    Gymnasium's own `seed, seed + 1, ...` would give runners with neighbouring seeds the same environments.
-
-    Args:
-        entropy: whole numbers; none: the system seeds the environments.
-        num_seeds: how many, >= 1.
-
-    Returns:
-        The seeds. None: there is no entropy.
-    """
-    if not entropy:
-        return None
-    return [int(seed) for seed in np.random.SeedSequence(entropy).generate_state(num_seeds)]
-
-
-def _name_known_autoreset(native: VectorEnv[Any, Any, Any]) -> None:
-    """Add the mode to an environment that names none, where its base class has only one.
-
-    Subclasses of Gymnasium's functional environments that have metadata of their own name no mode.
-    """
-    bases = {base.__module__ for base in type(native.unwrapped).__mro__}
-    is_functional = any(module.startswith("gymnasium.envs.functional_") for module in bases)
-    if "autoreset_mode" not in native.metadata and is_functional:
-        native.metadata = {**native.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
-
-
-def make_native_vector_env(
-    env: EnvSource | None, env_config: Mapping[str, Any], num_envs: int
-) -> VectorEnv[Any, Any, Any]:
-    """Make an environment's own vectorised version, with Box observations.
-
-    Args:
-        env: a Gymnasium id.
-        env_config: keyword arguments of the environment.
-        num_envs: how many step together.
-
-    Returns:
-        A vector environment whose answers are checked.
-
-    Raises:
-        ConfigError: there is no vectorised version, or it resets in a way that is not supported.
-    """
-
-    def make(env_id: str, **kwargs: Any) -> Any:
-        return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
-
-    if not isinstance(env, str):
-        raise ConfigError(
-            f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {env_name(env)}'
-        )
-    native = make_named(env, dict(env_config), make)
-    if not isinstance(native, VectorEnv):
-        raise ConfigError(
-            f'{env!r} is a single environment; vectorization_mode="vector_entry_point" needs an id'
-        )
-    _name_known_autoreset(native)
-    modes = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
-    if native.metadata.get("autoreset_mode") not in (*modes, *(mode.value for mode in modes)):
-        raise ConfigError(
-            f"the vectorised {env} resets by autoreset_mode={native.metadata.get('autoreset_mode')!r}; "
-            f'its metadata must name one of {", ".join(map(str, modes))}, or take vectorization_mode="sync"'
-        )
-    stored_space(native.single_observation_space)
-    return CheckedVectorEnv(native, name=env_name(env))

@@ -14,9 +14,8 @@ from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.extras import require_extra
 from plugrad.observations.rows import flat_rows
 from plugrad.rng_streams import fresh_seed
-from plugrad.sampling.environments import reset_seeds
 from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
-from plugrad.sampling.vector_envs import EnvSpaces, VectorEnvs
+from plugrad.sampling.vector_envs import EnvSpaces, VectorEnvs, reset_seeds
 from plugrad.spaces.kinds import is_box
 from plugrad.spaces.structure import leaves, with_leaves
 from plugrad.types import Array

@@ -1,4 +1,4 @@
-"""The interface of environments that step together, as an env runner uses it."""
+"""Environments that step together: the interface for an env runner, and those that step one after the other."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -6,14 +6,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Space
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import iterate
 
-from plugrad.sampling.environments import reset_seeds
+from plugrad.columns import Columns
+from plugrad.sampling.atari import LIFE_LOST
 from plugrad.sampling.flat_observations import env_observation_space
-from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
+from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_info
 from plugrad.sampling.mask_sources import mask_source
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.types import Array
+
+
+def reset_seeds(entropy: tuple[int, ...], num_seeds: int) -> list[int] | None:
+    """Seeds for the resets of environments, mixed from `entropy`.
+
+    Gymnasium's own `seed, seed + 1, ...` would give runners with neighbouring seeds the same environments.
+
+    Args:
+        entropy: whole numbers; none: the system seeds the environments.
+        num_seeds: how many, >= 1.
+
+    Returns:
+        The seeds. None: there is no entropy.
+    """
+    if not entropy:
+        return None
+    return [int(seed) for seed in np.random.SeedSequence(entropy).generate_state(num_seeds)]
 
 
 class RunningEpisode(NamedTuple):
@@ -121,47 +140,6 @@ class VectorEnvs(ABC):
         """Close the environments; calling it again does nothing."""
 
 
-class NativeEnvs(VectorEnvs):
-    """A vector environment of its own kind; its running episodes cannot be saved.
-
-    Args:
-        envs: with Box observations. It resets in the step in which an episode ends, or in the next one.
-        name: of the environment, for errors.
-        info_metrics: names of numbers in its infos that are read.
-    """
-
-    def __init__(
-        self, envs: VectorEnv[Any, Any, Any], *, name: str, info_metrics: Sequence[str] = ()
-    ) -> None:
-        rows = envs.single_observation_space
-        spaces = EnvSpaces(rows, rows, envs.single_action_space)
-        super().__init__(name=name, num_envs=envs.num_envs, spaces=spaces)
-        self.resets_in_same_step = AutoresetMode(envs.metadata["autoreset_mode"]) == AutoresetMode.SAME_STEP
-        self._envs, self._info_metrics = envs, info_metrics
-
-    def reset(self, entropy: tuple[int, ...]) -> tuple[Array, dict[str, Any]]:
-        """See `VectorEnvs`."""
-        seeds = reset_seeds(entropy, 1)
-        return self._envs.reset(seed=None if seeds is None else seeds[0])
-
-    def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """See `VectorEnvs`."""
-        observations, rewards, terminated, truncated, infos = self._envs.step(actions)
-        if self._info_metrics:
-            infos[INFO_METRICS] = numbers_of_infos(
-                self._info_metrics,
-                infos,
-                terminated | truncated,
-                self.name,
-                resets_in_same_step=self.resets_in_same_step,
-            )
-        return observations, rewards, terminated, truncated, infos
-
-    def close(self) -> None:
-        """See `VectorEnvs`."""
-        self._envs.close()
-
-
 class SyncEnvs(VectorEnvs):
     """Single environments that step one after the other; their running episodes can be saved.
 
@@ -237,3 +215,68 @@ class SyncEnvs(VectorEnvs):
 def _replayed(env: ReplayableEnv, state: Mapping[str, Any]) -> RunningEpisode:
     observation = env.set_state(state)
     return RunningEpisode(observation, env.last_info, env.num_steps)
+
+
+MASK = Columns.ACTION_MASK
+READ_INFOS = MASK, LIFE_LOST
+"""What an env runner reads of the infos of environments, beside those of an episode's end."""
+
+
+class LeanSyncVectorEnv(SyncVectorEnv):
+    """Gymnasium's `SyncVectorEnv` without what no env runner reads: other infos than `READ_INFOS`, and copies.
+
+    MuJoCo's environments give ten infos a step: to stack them takes longer than acting.
+
+    Args:
+        env_fns: each makes an environment, which gives flags as bools.
+        info_metrics: names of numbers that are also read, as `INFO_METRICS`.
+    """
+
+    def __init__(self, env_fns: Any, info_metrics: Sequence[str] = ()) -> None:
+        super().__init__(env_fns, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+        self._info_metrics = tuple(info_metrics)
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Step all; the next step overwrites the observations.
+
+        Args:
+            actions: `[N, ...]`, in the structure of the action space.
+
+        Returns:
+            As `SyncVectorEnv.step`.
+        """
+        infos: dict[str, Any] = {}
+        rewards = np.empty(self.num_envs)
+        terminations, truncations = np.empty((2, self.num_envs), np.bool_)
+        if self._info_metrics:
+            infos[INFO_METRICS] = numbers = np.empty((self.num_envs, len(self._info_metrics)))
+        for n, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
+            row, rewards[n], terminations[n], truncations[n], info = answer = env.step(action)
+            if self._info_metrics:
+                numbers[n] = numbers_of_info(
+                    self._info_metrics, info, getattr(env, "place", f"environment {n}")
+                )
+            if answer[2] or answer[3]:
+                final = np.array(
+                    row
+                )  # a copy: the environment may write its next observation into the same array
+                infos = super()._add_info(infos, {"final_obs": final, "final_info": info}, n)
+                row, info = env.reset()
+            if MASK in info or LIFE_LOST in info:
+                infos = self._add_info(infos, info, n)
+            self._write(n, row)
+        return self._observations, rewards, terminations, truncations, infos
+
+    def _write(self, n: int, row: Any) -> None:
+        """Write an environment's observation, as `np.stack` would; for few environments that takes longer."""
+        if np.shape(row) != self._observations.shape[1:]:
+            raise ValueError(
+                f"an observation of shape {np.shape(row)} in an array {self._observations.shape}"
+            )
+        np.copyto(self._observations[n, ...], row, casting="same_kind")
+
+    def _add_info(
+        self, vector_infos: dict[str, Any], env_info: Mapping[str, Any], env_num: int
+    ) -> dict[str, Any]:
+        read = {name: value for name, value in env_info.items() if name in READ_INFOS}
+        return super()._add_info(vector_infos, read, env_num)

@@ -10,12 +10,12 @@ from plugrad.config import Config
 from plugrad.importing.names import in_main_by_value
 from plugrad.observations import model_space
 from plugrad.sampling.async_envs.envs import AsyncEnvs, num_usable_cores
-from plugrad.sampling.environments import env_makers, make_env, make_native_vector_env
+from plugrad.sampling.environments import env_makers, make_env
 from plugrad.sampling.envpool_envs import EnvPoolEnvs, envpool_spaces
 from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.sampling.named_envs import env_name, spec_to_send
-from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
-from plugrad.sampling.vector_envs import EnvSpaces, NativeEnvs, SyncEnvs, VectorEnvs
+from plugrad.sampling.native_envs import NativeEnvs, make_native_vector_env
+from plugrad.sampling.vector_envs import EnvSpaces, LeanSyncVectorEnv, SyncEnvs, VectorEnvs
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.spaces.fit import NAMES, check_fit
 

@@ -28,9 +28,8 @@ from plugrad.sampling.async_envs.worker import (
     map_arrays,
     reserve,
 )
-from plugrad.sampling.environments import reset_seeds
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.vector_envs import EnvSpaces, RunningEpisode, VectorEnvs
+from plugrad.sampling.vector_envs import EnvSpaces, RunningEpisode, VectorEnvs, reset_seeds
 from plugrad.types import Array
 
 # --- a worker process: start it, call it, and end it whatever state it is in ---

@@ -23,8 +23,7 @@ from gymnasium.spaces import Space
 from plugrad.errors import ConfigError
 from plugrad.sampling.named_envs import register_sent
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.sync_vector_env import READ_INFOS, LeanSyncVectorEnv
-from plugrad.sampling.vector_envs import EnvSpaces, RunningEpisode, SyncEnvs
+from plugrad.sampling.vector_envs import READ_INFOS, EnvSpaces, LeanSyncVectorEnv, RunningEpisode, SyncEnvs
 from plugrad.spaces.kinds import array_space, is_structured
 from plugrad.types import Array
 

@@ -1,14 +1,19 @@
-"""Check what an environment's own vectorised version answers."""
+"""Environments with a vectorised version of their own, whose answers are checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from plugrad.errors import EnvContractError
+from plugrad.errors import ConfigError, EnvContractError
 from plugrad.observations.rows import cast_exactly
 from plugrad.sampling.env_checker import describe
+from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
+from plugrad.sampling.named_envs import EnvSource, env_name, make_named
+from plugrad.sampling.vector_envs import EnvSpaces, VectorEnvs, reset_seeds
+from plugrad.spaces.layout import stored_space
 from plugrad.types import Array
 
 
@@ -143,3 +148,95 @@ class CheckedVectorEnv(VectorWrapper):
             found=found,
             expected=expected,
         )
+
+
+def _name_known_autoreset(native: VectorEnv[Any, Any, Any]) -> None:
+    """Add the mode to an environment that names none, where its base class has only one.
+
+    Subclasses of Gymnasium's functional environments that have metadata of their own name no mode.
+    """
+    bases = {base.__module__ for base in type(native.unwrapped).__mro__}
+    is_functional = any(module.startswith("gymnasium.envs.functional_") for module in bases)
+    if "autoreset_mode" not in native.metadata and is_functional:
+        native.metadata = {**native.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+
+
+def make_native_vector_env(
+    env: EnvSource | None, env_config: Mapping[str, Any], num_envs: int
+) -> VectorEnv[Any, Any, Any]:
+    """Make an environment's own vectorised version, with Box observations.
+
+    Args:
+        env: a Gymnasium id.
+        env_config: keyword arguments of the environment.
+        num_envs: how many step together.
+
+    Returns:
+        A vector environment whose answers are checked.
+
+    Raises:
+        ConfigError: there is no vectorised version, or it resets in a way that is not supported.
+    """
+
+    def make(env_id: str, **kwargs: Any) -> Any:
+        return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+
+    if not isinstance(env, str):
+        raise ConfigError(
+            f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {env_name(env)}'
+        )
+    native = make_named(env, dict(env_config), make)
+    if not isinstance(native, VectorEnv):
+        raise ConfigError(
+            f'{env!r} is a single environment; vectorization_mode="vector_entry_point" needs an id'
+        )
+    _name_known_autoreset(native)
+    modes = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
+    if native.metadata.get("autoreset_mode") not in (*modes, *(mode.value for mode in modes)):
+        raise ConfigError(
+            f"the vectorised {env} resets by autoreset_mode={native.metadata.get('autoreset_mode')!r}; "
+            f'its metadata must name one of {", ".join(map(str, modes))}, or take vectorization_mode="sync"'
+        )
+    stored_space(native.single_observation_space)
+    return CheckedVectorEnv(native, name=env_name(env))
+
+
+class NativeEnvs(VectorEnvs):
+    """A vector environment of its own kind; its running episodes cannot be saved.
+
+    Args:
+        envs: with Box observations. It resets in the step in which an episode ends, or in the next one.
+        name: of the environment, for errors.
+        info_metrics: names of numbers in its infos that are read.
+    """
+
+    def __init__(
+        self, envs: VectorEnv[Any, Any, Any], *, name: str, info_metrics: Sequence[str] = ()
+    ) -> None:
+        rows = envs.single_observation_space
+        spaces = EnvSpaces(rows, rows, envs.single_action_space)
+        super().__init__(name=name, num_envs=envs.num_envs, spaces=spaces)
+        self.resets_in_same_step = AutoresetMode(envs.metadata["autoreset_mode"]) == AutoresetMode.SAME_STEP
+        self._envs, self._info_metrics = envs, info_metrics
+
+    def reset(self, entropy: tuple[int, ...]) -> tuple[Array, dict[str, Any]]:
+        """See `VectorEnvs`."""
+        seeds = reset_seeds(entropy, 1)
+        return self._envs.reset(seed=None if seeds is None else seeds[0])
+
+    def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+        """See `VectorEnvs`."""
+        observations, rewards, terminated, truncated, infos = self._envs.step(actions)
+        if self._info_metrics:
+            infos[INFO_METRICS] = numbers_of_infos(
+                self._info_metrics,
+                infos,
+                terminated | truncated,
+                self.name,
+                resets_in_same_step=self.resets_in_same_step,
+            )
+        return observations, rewards, terminated, truncated, infos
+
+    def close(self) -> None:
+        """See `VectorEnvs`."""
+        self._envs.close()
