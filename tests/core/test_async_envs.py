@@ -211,7 +211,7 @@ def test_an_environment_that_cannot_be_made_is_the_error_of_sync():
 
 def test_environments_of_different_spaces_are_refused():
     with pytest.raises(
-        EnvContractError, match=r"environment 1 of Unlike has other spaces than environment 0"
+        EnvContractError, match=r"environment 1 of '.*:Unlike' has other spaces than environment 0"
     ):
         make_runner(env=Unlike, num_envs_per_env_runner=2, vectorization_mode="async")
 

@@ -131,7 +131,7 @@ class Unrepeatable(Pair):
 
 
 ONE_MODULE_PER_EPISODE = {
-    "policies": [f"p{number}" for number in range(101)],
+    "policies": [f"p{number}" for number in range(10)],
     "agent_to_module": lambda agent, episode: f"p{episode.id_}",
 }
 

@@ -8,7 +8,7 @@ from plugrad.action_masks import choice_sizes
 from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.errors import ConfigError
-from plugrad.module_spec import spaces_of
+from plugrad.module_spec import spaces_of, specs_of
 from plugrad.observations import model_space
 from plugrad.policy.observations import without_action_mask
 from plugrad.sampling.env_checker import check_spaces
@@ -85,7 +85,7 @@ def action_spaces_of_agents(env: AgentEnv, config: Config) -> dict[AgentID, Spac
 
     Args:
         env: the environment.
-        config: the settings.
+        config: may have spaces of the modules; only then `agent_to_module` is asked.
 
     Returns:
         `{agent: action space}`.
@@ -95,7 +95,8 @@ def action_spaces_of_agents(env: AgentEnv, config: Config) -> dict[AgentID, Spac
         SpaceMismatchError: an agent does not fit its module, see `check_fits_module`.
     """
     spaces: dict[AgentID, Space[Any]] = {}
-    for module_id, agents in _agents_of_modules(env, config).items():
+    named = any(spaces_of(config, module_id) != (None, None) for module_id in specs_of(config))
+    for module_id, agents in _agents_of_modules(env, config).items() if named else ():
         check_fits_module(env, agents[0], module_id, config)
         ordered = {agent: spaces_for_module(env, agent, module_id, config)[1] for agent in agents}
         spaces = {**ordered, **spaces}
