@@ -288,10 +288,11 @@ def with_tests_on_the_path() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-NAMED = {"Discrete", "MultiDiscrete", "MultiBinary", "Text", "OneOf", "Graph"}
+NAMED = {"Discrete", "MultiDiscrete", "MultiBinary", "Text", "Dict", "Tuple", "OneOf", "Graph"}
 """Kinds of spaces. A Box is also what rows are."""
 MAY_NAME = {
     "spaces/kinds.py": "the table",
+    "policy/observations.py": "makes the Dict without the key of the masks",
     "cli/algorithms.py": "examples: which spaces an algorithm takes is tried out",
     "testing/tiny_learners.py": "the spaces of a task",
     "testing/tiny_task.py": "the spaces of a task",
