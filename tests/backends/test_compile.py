@@ -21,8 +21,8 @@ OBSERVATIONS = gym.spaces.Box(-1.0, 1.0, (4,), np.float32)
 
 def config(backend: str, mode: str, **training: Any) -> PPOConfig:
     spaces = {"observation_space": OBSERVATIONS, "action_space": gym.spaces.Discrete(2)}
-    settings = {"optimizer": {"eps": 1e-5}, "use_kl_loss": True, "minibatch_size": 64, **training}
-    network = {"fcnet_hiddens": [32, 32]}
+    settings = {"optimizer": {"eps": 1e-5}, "use_kl_loss": True, "minibatch_size": 8, **training}
+    network = {"fcnet_hiddens": [4]}
     plain = PPOConfig().environment(**spaces).framework(backend, compile=mode).debugging(seed=0)
     return plain.rl_module(model_config=network).training(**settings)
 
@@ -61,7 +61,7 @@ class CountsTraces(Learner):
 
 
 @pytest.mark.costly("torch")
-@pytest.mark.parametrize(("mode", "rows"), [("complete_update", 2048), ("forward_train", 256)])
+@pytest.mark.parametrize(("mode", "rows"), [("complete_update", 128), ("forward_train", 32)])
 def test_one_long_update_equals_the_plain_mode(backend: str, mode: str, rows: int) -> None:
     results = {}
     weights = {}
@@ -80,8 +80,8 @@ def test_many_short_updates_equal_the_plain_mode(backend: str) -> None:
     weights = []
     for each in ("none", "complete_update"):
         learner = built(config(backend, each, num_epochs=1, lr=[[0, 1e-3], [10000, 1e-4]]))
-        for n in range(50):
-            learner.update(make_batch(256, seed=n), timesteps={"num_env_steps_sampled_lifetime": 200 * n})
+        for n in range(10):
+            learner.update(make_batch(32, seed=n), timesteps={"num_env_steps_sampled_lifetime": 1000 * n})
         weights.append(flat_weights(learner))
     np.testing.assert_allclose(weights[1], weights[0], rtol=0.0, atol=1e-5)
 
@@ -90,8 +90,8 @@ def test_a_changing_number_of_rows_traces_a_few_times_and_changes_no_number(back
     plain = built(config(backend, "none", num_epochs=2))
     compiled = built(config(backend, "complete_update", num_epochs=2), CountsTraces)
     assert isinstance(compiled, CountsTraces)
-    for n in range(20):
-        batch = make_batch(130 + 17 * n, seed=n)
+    for n in range(8):
+        batch = make_batch(17 + 5 * n, seed=n)
         plain.update(batch)
         compiled.update(batch)
     assert compiled.traces - LOOKS.get(backend, 0) <= 3
@@ -102,13 +102,13 @@ def test_data_learning_rate_and_coefficients_change_without_a_new_trace(backend:
     schedules = {"lr": [[0, 1e-3], [1000, 0.0]], "entropy_coeff": [[0, 0.1], [1000, 0.0]]}
     learner = built(config(backend, "complete_update", num_epochs=1, **schedules), CountsTraces)
     assert isinstance(learner, CountsTraces)
-    for n in range(20):
-        learner.update(make_batch(256, seed=n), timesteps={"num_env_steps_sampled_lifetime": 50 * n})
+    for n in range(5):
+        learner.update(make_batch(32, seed=n), timesteps={"num_env_steps_sampled_lifetime": 200 * n})
     assert learner.traces == 1 + LOOKS.get(backend, 0)
-    rate = learner.update(make_batch(256), timesteps={"num_env_steps_sampled_lifetime": 1000})
+    rate = learner.update(make_batch(32), timesteps={"num_env_steps_sampled_lifetime": 1000})
     assert rate["default_policy"]["default_optimizer_learning_rate"] == 0.0
     before = flat_weights(learner)
-    learner.update(make_batch(256, seed=99))
+    learner.update(make_batch(32, seed=99))
     np.testing.assert_array_equal(flat_weights(learner), before)
 
 
@@ -135,7 +135,7 @@ def test_a_wrapper_is_compiled_with_what_it_wraps(backend: str, mode: str) -> No
 
 @pytest.mark.parametrize(("mode", "bad"), [("none", np.inf), ("none", -np.inf), ("complete_update", np.nan)])
 def test_a_value_that_is_not_finite_is_undone_or_skipped(backend: str, mode: str, bad: float) -> None:
-    batch = make_batch(128)
+    batch = make_batch(16)
     batch["advantages"][3] = bad
     settings = {"num_epochs": 1, "shuffle_batch_per_epoch": False}
     raising = built(config(backend, mode, **settings))
@@ -149,13 +149,13 @@ def test_a_value_that_is_not_finite_is_undone_or_skipped(backend: str, mode: str
     assert results["__all_modules__"]["num_nonfinite_minibatches"] == 1
     assert np.isfinite(results["default_policy"]["total_loss"])
     only_good = built(config(backend, mode, nonfinite="skip", **settings))
-    only_good.update({column: values[64:] for column, values in batch.items()})
+    only_good.update({column: values[8:] for column, values in batch.items()})
     np.testing.assert_allclose(flat_weights(skipping), flat_weights(only_good), rtol=0.0, atol=1e-7)
 
 
 def test_a_module_is_its_own_again_after_a_compiled_update(backend: str) -> None:
     learner = built(config(backend, "complete_update", num_epochs=1))
-    learner.update(make_batch(64))
+    learner.update(make_batch(8))
     obs = make_batch(8)["obs"]
     module = learner.module["default_policy"]
     outputs = learner._convert_to_numpy(module.forward_train(learner._convert_batch_type({"obs": obs})))
@@ -212,8 +212,8 @@ def test_tf2_compiles_the_whole_update_with_xla_by_itself() -> None:
     needs.backend("tf2")
     learner = built(config("tf2", "auto", num_epochs=1), CountsTraces)
     assert isinstance(learner, CountsTraces)
-    for n in range(20):
-        learner.update(make_batch(128, seed=n))
+    for n in range(4):
+        learner.update(make_batch(16, seed=n))
     assert learner.update_mode == "complete_update: the whole update as one XLA program"
     assert learner.traces == 1
 
@@ -231,10 +231,10 @@ def test_tf2_leaves_xla_when_the_size_of_a_minibatch_keeps_changing() -> None:
 
 def test_an_update_of_many_epochs_is_as_many_of_few(backend):
     """Its table of row numbers goes to the program in pieces; two half as long ones fit into one each."""
-    settings = {"minibatch_size": 512, "shuffle_batch_per_epoch": False, "use_kl_loss": False}
+    settings = {"minibatch_size": 4096, "shuffle_batch_per_epoch": False, "use_kl_loss": False}
     short, long = (built(config(backend, "auto", **settings)) for _ in "12")
-    batch = make_batch(512)
-    means = [short.update(batch, num_epochs=260)["default_policy"]["total_loss"] for _ in range(2)]
-    found = long.update(batch, num_epochs=520)["default_policy"]["total_loss"]
+    batch = make_batch(4096)
+    means = [short.update(batch, num_epochs=33)["default_policy"]["total_loss"] for _ in range(2)]
+    found = long.update(batch, num_epochs=66)["default_policy"]["total_loss"]
     assert np.array_equal(flat_weights(long), flat_weights(short))
     assert found == pytest.approx(np.mean(means), rel=1e-5)

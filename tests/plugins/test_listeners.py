@@ -45,8 +45,8 @@ def built(config, *plugins) -> Learner:
 def test_an_entropy_bonus_is_what_ppos_own_coefficient_is(backend, compile):
     config = ppo_config(backend, lr=0.01).framework(backend, compile=compile)
     listened = built(config, EntropyBonus(0.3))
-    own = built(config.training(entropy_coeff=0.3))
-    plain = built(config)
+    eager = config.framework(backend, compile="none")
+    own, plain = built(eager.training(entropy_coeff=0.3)), built(eager)
     results = [learner.update(ppo_batch())[P] for learner in (listened, own, plain)]
     assert results[0]["total_loss"] == pytest.approx(results[1]["total_loss"], rel=1e-5)
     assert results[0]["entropy_bonus"] == pytest.approx(0.3 * results[2]["entropy"], rel=1e-5)
