@@ -15,7 +15,9 @@ from plugrad_ppo import PPOConfig
 OBSERVATIONS = gym.spaces.Box(-np.inf, np.inf, (3,))
 TWO_ACTIONS = gym.spaces.Discrete(2)
 LOOKS = {"jax": 1}
-"""How often losses are computed beforehand, to find wrong broadcasts where a backend records no operations."""
+"""How often losses are computed beforehand, to find wrong broadcasts where a backend records no operations.
+
+A copy of the learner does it: what its class counts in itself does not grow."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -201,6 +201,19 @@ def portable(values: Any) -> Array:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
+@dataclass(frozen=True)
+class SampleCount:
+    """The number of a module's samples, which are rows or whole sequences.
+
+    Args:
+        count: number of samples.
+        steps: number of their steps that count in the loss; `minibatch_size` is a number of such steps.
+    """
+
+    count: int
+    steps: int
+
+
 class Rows(Mapping[str, Tensor]):
     """Some rows of one module's columns: a mapping that takes a column's rows when the column is first read.
 

@@ -7,31 +7,17 @@ before its first step.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from plugrad.batch.batch_errors import refuse
 from plugrad.batch.checks import are_sequences, check_values
-from plugrad.batch.forms import STATE_COLUMNS
+from plugrad.batch.forms import STATE_COLUMNS, SampleCount
 from plugrad.columns import Columns
 from plugrad.types import Array, ModuleID
 
 Arrays = dict[str, Array]
-
-
-@dataclass(frozen=True)
-class SampleCount:
-    """The number of a module's samples, which are rows or whole sequences.
-
-    Args:
-        count: number of samples.
-        steps: number of their steps that count in the loss; `minibatch_size` is a number of such steps.
-    """
-
-    count: int
-    steps: int
 
 
 def count_samples(

@@ -80,7 +80,7 @@ class RegisteredOptimizer:
         """The layout of its flat parameters."""
         return self.parameters.layout
 
-    @property
+    @cached_property
     def parameters(self) -> FlatVariable:
         """The flat parameters that it steps."""
         return self.optimizer_adapter.parameters

@@ -87,20 +87,17 @@ def _weights(own: Array, whole: Array, size: int) -> Array:
 
 
 @contextmanager
-def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> Iterator[ModuleBatches]:
-    """Set `learner.weights` and `learner.part_weights` to those of a minibatch, if it has any. Traced.
+def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> Iterator[None]:
+    """While it lasts, `learner.weights` and `learner.part_weights` are those of a minibatch. Traced.
 
     Args:
         learner: in a step.
         minibatch: columns of modules, and weights.
-
-    Yields:
-        The minibatch of the modules alone.
     """
     learner.weights = minibatch.get(WEIGHTS)
     learner.part_weights = minibatch.get(PART_WEIGHTS)
     try:
-        yield only_modules(minibatch)
+        yield
     finally:  # in a traced program they are symbols that are invalid afterwards
         learner.weights = learner.part_weights = None
 
@@ -138,9 +135,10 @@ def scale_metrics(
     Returns:
         `{name: scalar}`.
     """
-    if learner.weights is None or not have_loss_masks(minibatch):
+    weights = learner.weights
+    if weights is None or not have_loss_masks(minibatch):
         return metrics
-    scalars = {each: learner.ops.reshape(weight, ()) for each, weight in learner.weights.items()}
+    scalars = {each: learner.ops.reshape(weight, ()) for each, weight in weights.items()}
     return _scale_by_module(metrics, scalars)
 
 
@@ -232,12 +230,6 @@ def all_reduce_metrics(
     names = sorted(numbers)  # the order of a program's metrics is its own
     total = learner.collective.all_reduce(np.array([numbers[name] for name in names], np.float64))
     return dict(zip(names, total, strict=True))
-
-
-def barrier(learner: LearnerInternals) -> None:
-    """Wait for all learners at the end of an update. If one of them raised, this raises on all."""
-    if learner.collective is not None:
-        learner.collective.barrier()
 
 
 def only_modules(columns: Mapping[ModuleID, Any]) -> dict[ModuleID, Any]:

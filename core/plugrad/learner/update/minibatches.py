@@ -15,7 +15,8 @@ import numpy as np
 
 from plugrad.batch import Batch, Rows
 from plugrad.batch.checks import BatchChecks
-from plugrad.batch.sequences import SampleCount, count_samples
+from plugrad.batch.forms import SampleCount
+from plugrad.batch.sequences import count_samples
 from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.deprecation.user_warnings import warn_at_users_line
@@ -241,21 +242,21 @@ def step_columns_id(module_id: ModuleID) -> str:
     return f"{_PREFIX}{module_id}"
 
 
-def join_step_columns(minibatch: ModuleBatches, modules: ModuleBatches) -> ModuleBatches:
-    """Add step columns to the columns of the modules of a minibatch, or replace columns by them. Traced.
+def join_step_columns(minibatch: ModuleBatches) -> ModuleBatches:
+    """The columns of the modules of a minibatch, with step columns added or in place of columns. Traced.
 
     Args:
         minibatch: everything that a program takes.
-        modules: the columns of its modules.
 
     Returns:
         `{module_id: rows}`.
     """
     return {
-        module_id: _joined(module_id, rows, minibatch[step_columns_id(module_id)])
-        if step_columns_id(module_id) in minibatch
-        else rows
-        for module_id, rows in modules.items()
+        module_id: rows
+        if (own := minibatch.get(f"{_PREFIX}{module_id}")) is None
+        else _joined(module_id, rows, own)
+        for module_id, rows in minibatch.items()
+        if not module_id.startswith(SEPARATOR)
     }
 
 
@@ -376,7 +377,10 @@ EPSILON = 1e-8
 
 
 def add_step_columns(
-    learner: LearnerInternals, columns: Batch, order: dict[ModuleID, Array]
+    learner: LearnerInternals,
+    columns: Batch,
+    order: dict[ModuleID, Array],
+    standardized: Mapping[ModuleID, Sequence[str]],
 ) -> tuple[Batch, dict[ModuleID, Array]]:
     """Make the step columns of all minibatches of an update.
 
@@ -384,6 +388,7 @@ def add_step_columns(
         learner: in an update.
         columns: `{module_id: {column: array [N, ...]}}`.
         order: rows of the minibatches, `{module_id: [steps, rows]}`.
+        standardized: the columns of each module that are standardised over each minibatch.
 
     Returns:
         Both with the step columns added; unchanged if no module has any.
@@ -394,7 +399,7 @@ def add_step_columns(
     made = {
         step_columns_id(module_id): found
         for module_id, rows in order.items()
-        if (found := _step_columns(learner, module_id, columns[module_id], rows))
+        if (found := _step_columns(learner, module_id, columns[module_id], rows, standardized[module_id]))
     }
     if not made:
         return columns, order
@@ -415,19 +420,24 @@ def as_one_minibatch(learner: LearnerInternals, batch: Batch) -> Batch:
     found = {}
     for module_id, columns in batch.items():
         rows = np.arange(len(next(iter(columns.values()))))[None]
-        own = _step_columns(learner, module_id, columns, rows)
+        names = learner.config.get_config_for_module(module_id).standardized_columns
+        own = _step_columns(learner, module_id, columns, rows, names)
         found[module_id] = {**columns, **{column: values[0] for column, values in own.items()}}
     return found
 
 
 def _step_columns(
-    learner: LearnerInternals, module_id: ModuleID, columns: Mapping[str, Any], rows: Array
+    learner: LearnerInternals,
+    module_id: ModuleID,
+    columns: Mapping[str, Any],
+    rows: Array,
+    standardized: Sequence[str],
 ) -> dict[str, Array]:
     made: dict[str, Array] = {}
     if module_id in learner.noise_columns:
         made |= draw_noise(learner, module_id, columns, *rows.shape)
-    if names := learner.config.get_config_for_module(module_id).standardized_columns:
-        made |= _standardized(learner, columns, names, rows)
+    if standardized:
+        made |= _standardized(learner, columns, standardized, rows)
     return made
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from plugrad import batch as batches
 from plugrad.batch.checks import BatchChecks
-from plugrad.batch.sequences import SampleCount
+from plugrad.batch.forms import SampleCount
 from plugrad.columns import Columns
 from plugrad.episodes import num_env_steps
 from plugrad.errors import BatchError
@@ -35,7 +35,6 @@ from plugrad.learner.update.checks import (
 from plugrad.learner.update.connectors import run_pipeline
 from plugrad.learner.update.data_parallel import (
     all_reduce_metrics,
-    barrier,
     exchange_errors,
     only_modules,
     shard,
@@ -73,6 +72,9 @@ class UpdateRun:
         self._programs = programs or Programs(learner)
         config = learner.config
         self._undo = config.undo
+        self._standardized = {
+            each: config.get_config_for_module(each).standardized_columns for each in learner.module
+        }
         self._steps_only_trained = not any(map(learner._hooks.is_authors, STEP_HOOKS))
         self._minibatches = MinibatchSpec(
             config.minibatch_size,
@@ -154,7 +156,8 @@ class UpdateRun:
             results = self._results(rows, columns, clock)
             learner.notify("update_ended", results=results)
             # Last: if a learner of a group raises before this, the update is undone on all.
-            barrier(learner)
+            if learner.collective is not None:
+                learner.collective.barrier()
             learner.metrics.end_update(is_done=True)
         except BaseException as error:
             learner.metrics.end_update(is_done=False)
@@ -244,7 +247,7 @@ class UpdateRun:
         is_first = not prepared.reads
         if is_first:
             check_all_have_optimizers(learner, updated=sample_counts)
-        columns, order = add_step_columns(learner, columns, order)
+        columns, order = add_step_columns(learner, columns, order, self._standardized)
         finite = self._drop_nonfinite(
             columns, order, partial(self._train_minibatches, prepared, spec), prepared.reads, snapshot
         )

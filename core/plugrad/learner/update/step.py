@@ -1,7 +1,7 @@
 """One gradient step on one minibatch, which `accumulate` may divide into parts. Traced by programs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -25,6 +25,8 @@ from plugrad.learner.state.buffers import copy_buffers, restore_buffers
 from plugrad.learner.update.broadcast_check import ShapeCheck
 from plugrad.learner.update.checks import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.update.data_parallel import (
+    PART_WEIGHTS,
+    WEIGHTS,
     mark_nonfinite,
     minibatch_weights,
     scale_losses,
@@ -65,8 +67,10 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Step:
                 return step(minibatch, replace(context, forward_train=None))
         learner.shape_check, learner._step_context = watch, context
         metrics: dict[str, Tensor]
-        with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as modules:
-            rows = modules if len(modules) == len(minibatch) else join_step_columns(minibatch, modules)
+        is_weighed = WEIGHTS in minibatch or PART_WEIGHTS in minibatch
+        weights = minibatch_weights(learner, minibatch) if is_weighed else nullcontext()
+        with learner.metrics.step() as metrics, weights:
+            rows = join_step_columns(minibatch)
             if not watch.is_done:
                 watch.try_out(_compute, _parts(rows, learner.config.accumulate)[0])
             _, losses, _ = learner._update(rows)
@@ -75,9 +79,9 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Step:
                     (each, column) for each in rows for column in getattr(rows[each], "taken", rows[each])
                 )
             if NONFINITE not in metrics:  # a user's `_update` that does not call super()
-                losses = scale_losses(learner, losses)
+                losses = scale_losses(learner, losses) if is_weighed else losses
                 _report_losses(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
-            return scale_metrics(learner, metrics, rows)
+            return scale_metrics(learner, metrics, rows) if is_weighed else metrics
 
     return step
 
