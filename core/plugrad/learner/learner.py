@@ -29,10 +29,9 @@ from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability, Ste
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.learner_spec import LearnerSpec
-from plugrad.hooks.manager import Plugin, bind_hooks
+from plugrad.hooks.manager import HookManager, Plugin, bind_hooks
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner.acting.actor import Actor, make_policy, warn_without_statistics
-from plugrad.learner.internals import LossCheck
 from plugrad.learner.modules import add_remove as modules
 from plugrad.learner.modules.build import (
     Spaces,
@@ -172,6 +171,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         noise_columns: `{module_id: {column: shape per row}}` for modules for which `get_noise_columns` names columns.
         buffers: `{module_id: {name: variable}}`: what modules keep besides trained parameters. Under `ALL_MODULES`
             what plugins registered with `register_state`.
+        num_parameters: `{module_id: number}` of trained parameters (tensors, not numbers) when the learner was built.
         frozen_parameters: `{module_id: names}` of what `freeze_parameters` named.
         coefficients: `{module_id or ALL_MODULES: Coefficients}`, the settings that change between updates.
         streams: random generators by name; `stream(...)` makes them.
@@ -185,6 +185,13 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         weights_version: grows whenever weights may have changed.
         update_mode: how the last update was run (eager, compiled), and why.
         collective: connects to the other learners of a group; None: this learner is alone.
+        program_batch: the `ProgramBatch` that it is part of, or None.
+        finite: in a step, whether losses and gradients are finite, a boolean scalar; None outside a step.
+        is_guarded: whether the present step must change nothing if it is not finite.
+        weights: in a step of a group, `{module_id: [1]}`: this learner's share of the rows; else None.
+        part_weights: the weights of the parts of the present minibatch, if `accumulate` makes several and they differ.
+        names_parameters: whether steps are taken again to find the parameters whose gradients are not finite.
+        shape_check: checks the first losses of a program.
 
     Raises:
         ConfigError: the class is written for another backend than the config's.
@@ -220,8 +227,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self.targets: dict[ModuleID, TargetNetwork] = {}
         self.noise_columns: dict[ModuleID, Shapes] = {}
         self.buffers: Buffers = {}
+        # By name: first values of what plugins registered; what was restored for plugins that have not registered yet.
         self._initial_plugin_state: dict[str, Array] = {}
         self._restored_plugin_state: dict[str, Array] = {}
+        # What `get_tensor_variable` made since the plugins' own were last looked for: weak references, first values.
         self._made_variables: list[tuple[Callable[[], Any], Any]] = []
         self.num_parameters: dict[ModuleID, int] = {}
         self.frozen_parameters: dict[ModuleID, frozenset[str]] = {}
@@ -231,10 +240,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self.weights_version = 0
         self.finite: Tensor | None = None
         self.is_guarded = False
-        self._failure = ""
-        self._undo_copy: Snapshot | None = None
+        self._failure = ""  # the error of an update that failed and was not undone
+        self._undo_copy: Snapshot | None = None  # of the update that runs
         self.names_parameters = False
-        self.shape_check: LossCheck = ShapeCheck(self)
+        self.shape_check = ShapeCheck(self)
         self._step_context = StepContext()
         self.collective: Collective | None = None
         self.program_batch: ProgramBatch | None = None
@@ -280,7 +289,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     def _load_plugins(self) -> None:
         """Make what is needed to build modules: hooks, device and ops."""
         self.plugins = self._plugins()
-        self._hooks = bind_hooks(self, Learner, self.plugins)
+        self._hooks: HookManager = bind_hooks(self, Learner, self.plugins)
         check_providers(self, Learner, self._hooks)
         step = self._hooks.bound_provider("apply_gradients", self, LearnerSpec.apply_gradients)
         self._step_optimizers = step or super().apply_gradients

@@ -6,7 +6,7 @@ that the backend cannot train computes in numpy anyway. Other modules act throug
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -21,7 +21,6 @@ from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.acting.onnx import record_actions
 from plugrad.learner.acting.policy_content import policy_content
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.users_classes import action_distribution_class
 from plugrad.learner.update.connectors import initial_state
 from plugrad.observations import is_structured, model_space, row_shape, row_space
@@ -33,6 +32,9 @@ from plugrad.rl_module import MultiRLModule, check_numbers
 from plugrad.rng_streams import stream
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
+
 
 class Actor:
     """Acts with the modules of one learner.
@@ -41,7 +43,7 @@ class Actor:
         learner: a built learner.
     """
 
-    def __init__(self, learner: LearnerInternals) -> None:
+    def __init__(self, learner: "Learner") -> None:
         self._learner = learner
         self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
         self._initial_states: dict[Any, State] = {}

@@ -1,7 +1,7 @@
 """Greedy acting as nodes of an ONNX graph."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from plugrad.columns import Columns
 from plugrad.distributions import mask_logits
 from plugrad.errors import ConfigError, PlugradError
 from plugrad.hooks.backend_spec import Capability
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import action_distribution_class
 from plugrad.onnx import OPSET, Graph
@@ -18,12 +17,15 @@ from plugrad.onnx import ops as recording_ops
 from plugrad.rl_module import RLModule
 from plugrad.types import ModuleID, Tensor
 
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
+
 ops: Any = recording_ops
 """`Ops`; those without nodes raise when they are called, which a type checker does not see."""
 
 
 def record_actions(
-    learner: LearnerInternals, module_id: ModuleID, graph: Graph, batch: Mapping[str, Any]
+    learner: "Learner", module_id: ModuleID, graph: Graph, batch: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Add what `compute_actions(explore=False)` computes to a graph.
 
@@ -57,7 +59,7 @@ def record_actions(
 
 
 def _forward(
-    learner: LearnerInternals, module_id: ModuleID, graph: Graph, batch: Mapping[str, Any]
+    learner: "Learner", module_id: ModuleID, graph: Graph, batch: Mapping[str, Any]
 ) -> dict[str, Any]:
     module = learner.module[module_id]
     if module.network is not None:
@@ -73,7 +75,7 @@ def _forward(
 
 
 def _forward_of_exporter(
-    learner: LearnerInternals, module_id: ModuleID, graph: Graph, columns: Mapping[str, Any]
+    learner: "Learner", module_id: ModuleID, graph: Graph, columns: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The forward pass of a user's module, as the framework's exporter writes it."""
     module = learner.module[module_id]

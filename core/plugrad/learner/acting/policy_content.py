@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
 from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.checkpoint import (
     ENV_OBSERVATION_SPACE,
     UINT8_SCALE,
@@ -23,6 +22,9 @@ from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy_file import PolicyFile
 from plugrad.rl_module import RLModule
 from plugrad.types import COMPONENT_RL_MODULE, ModuleID
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 KIND = "policy"
 _WEIGHTS, _COEFFICIENTS, _NORMALIZER = "weights", "coefficients", "normalizer"
@@ -38,7 +40,7 @@ _KEYS = {
 }
 
 
-def policy_content(learner: LearnerInternals, module_id: ModuleID, encoder: ObservationEncoder) -> PolicyFile:
+def policy_content(learner: "Learner", module_id: ModuleID, encoder: ObservationEncoder) -> PolicyFile:
     """The current policy of a module.
 
     Args:
@@ -74,7 +76,7 @@ def _non_finite(file: PolicyFile) -> str | None:
     return next((name for name, each in arrays if not np.isfinite(each).all()), None)
 
 
-def _acting_spec(learner: LearnerInternals, module_id: ModuleID) -> tuple[RLModuleSpec, list[str] | None]:
+def _acting_spec(learner: "Learner", module_id: ModuleID) -> tuple[RLModuleSpec, list[str] | None]:
     """The spec of a module without what only training needs, and the remaining parameters; None: all of them."""
     module = learner.module[module_id]
     spec = RLModuleSpec(
@@ -105,7 +107,7 @@ def _moments(encoder: ObservationEncoder) -> dict[str, Any]:
 
 
 def _description(
-    learner: LearnerInternals, module_id: ModuleID, encoder: ObservationEncoder, spec: RLModuleSpec
+    learner: "Learner", module_id: ModuleID, encoder: ObservationEncoder, spec: RLModuleSpec
 ) -> dict[str, Any]:
     module = learner.module[module_id]
     written = _acting_config(learner, module_id, spec, encoder).to_dict()
@@ -130,7 +132,7 @@ def _own_class(module: Any) -> str | None:
 
 
 def _acting_config(
-    learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec, encoder: ObservationEncoder
+    learner: "Learner", module_id: ModuleID, spec: RLModuleSpec, encoder: ObservationEncoder
 ) -> Any:
     """A config for this module alone: settings that affect acting, and defaults for everything else."""
     config, module = learner.config, learner.module[module_id]

@@ -8,10 +8,9 @@ import re
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugrad.errors import ConfigError, OptimizerError, did_you_mean
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.build import build_module, fill_spec
 from plugrad.learner.state.buffers import find_buffers
 from plugrad.learner.state.components import COMPONENTS
@@ -25,12 +24,15 @@ from plugrad.rl_module import RLModule
 from plugrad.schedules import Coefficients
 from plugrad.types import ALL_MODULES, ModuleID
 
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
+
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _OVERRIDES = "algorithm_config_overrides_per_module"
 
 
 def add_module(
-    learner: LearnerInternals,
+    learner: "Learner",
     module_id: ModuleID,
     spec: RLModuleSpec,
     overrides: Mapping[str, Any] | None,
@@ -70,9 +72,7 @@ def add_module(
         learner.notify("module_added", module_id=module_id)
 
 
-def remove_module(
-    learner: LearnerInternals, module_id: ModuleID, trained: Collection[ModuleID] | None
-) -> None:
+def remove_module(learner: "Learner", module_id: ModuleID, trained: Collection[ModuleID] | None) -> None:
     """See `Learner.remove_module`.
 
     Args:
@@ -94,7 +94,7 @@ def remove_module(
         learner.notify("module_removed", module_id=module_id)
 
 
-def _check_new(learner: LearnerInternals, module_id: ModuleID, spec: Any) -> None:
+def _check_new(learner: "Learner", module_id: ModuleID, spec: Any) -> None:
     if not isinstance(module_id, str) or not _ID.fullmatch(module_id) or module_id == ALL_MODULES:
         raise ConfigError(
             f"module id {module_id!r}: expected 1 to 128 of the characters A-Z a-z 0-9 _ . - and not {ALL_MODULES!r}"
@@ -107,7 +107,7 @@ def _check_new(learner: LearnerInternals, module_id: ModuleID, spec: Any) -> Non
         raise ConfigError(f"module_spec: expected an RLModuleSpec, found {type(spec).__name__}")
 
 
-def _check_own_optimizers(learner: LearnerInternals, module_id: ModuleID) -> None:
+def _check_own_optimizers(learner: "Learner", module_id: ModuleID) -> None:
     """Refuse a module that shares an optimizer; `UnknownModuleError` if there is no such module."""
     _ = learner.module[module_id]
     for full_name, each in learner.registered_optimizers.items():
@@ -119,15 +119,15 @@ def _check_own_optimizers(learner: LearnerInternals, module_id: ModuleID) -> Non
             )
 
 
-def _overrides(learner: LearnerInternals) -> dict[ModuleID, Any]:
+def _overrides(learner: "Learner") -> dict[ModuleID, Any]:
     return dict(getattr(learner.config, _OVERRIDES))
 
 
-def _change_config(learner: LearnerInternals, *, overrides: Mapping[ModuleID, Any]) -> None:
+def _change_config(learner: "Learner", *, overrides: Mapping[ModuleID, Any]) -> None:
     learner.config = learner.config.changed(**{_OVERRIDES: dict(overrides)})
 
 
-def _write_config(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> None:
+def _write_config(learner: "Learner", trained: Collection[ModuleID] | None) -> None:
     """Write the current modules into the config, and discard programs."""
     specs = {module_id: spec_of(module) for module_id, module in learner.module.items()}
     learner.config = learner.config.changed(
@@ -157,7 +157,7 @@ def _policies(former: Any, specs: Mapping[ModuleID, RLModuleSpec]) -> Any:
     return dict.fromkeys(specs) if isinstance(former, Mapping) else list(specs)
 
 
-def _policies_to_train(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> Any:
+def _policies_to_train(learner: "Learner", trained: Collection[ModuleID] | None) -> Any:
     """`policies_to_train`: the given ones, or else the former ones that still exist."""
     if trained is None:
         former = learner.config.policies_to_train

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +14,6 @@ from plugrad.config import Config
 from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.manager import HookManager, Plugin, hook_methods
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import build_own_module
 from plugrad.learner.update.connectors import Piece, make_pipeline
@@ -30,6 +29,9 @@ from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.wrappers import EnvWrappers, stacked_space
 from plugrad.spaces.structure import in_arrays
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 log = logging.getLogger("plugrad")
 
@@ -59,7 +61,7 @@ def warn_of_unknown_modules(config: Config, modules: Collection[ModuleID]) -> No
             )
 
 
-def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManager) -> None:
+def check_providers(learner: "Learner", base: type[Any], hooks: HookManager) -> None:
     """Refuse a learner with a hook that has no answer. An override in the learner's class counts as an answer.
 
     Args:
@@ -129,7 +131,7 @@ def choose_device(config: Config, info: BackendInfo) -> str:
     return str(device)
 
 
-def make_connectors(learner: LearnerInternals) -> list[Piece]:
+def make_connectors(learner: "Learner") -> list[Piece]:
     """The learner connector pipeline: the user's pieces, the default ones, the algorithm's."""
     module = learner.module.get(DEFAULT_MODULE_ID) or next(iter(learner.module.values()))
     pieces = learner._provide("get_learner_connectors", config=learner.config)
@@ -137,7 +139,7 @@ def make_connectors(learner: LearnerInternals) -> list[Piece]:
 
 
 def make_modules(
-    learner: LearnerInternals, spec: RLModuleSpec | MultiRLModuleSpec | None, module: Any
+    learner: "Learner", spec: RLModuleSpec | MultiRLModuleSpec | None, module: Any
 ) -> MultiRLModule:
     """A learner's modules: finished ones; else from the given spec, the config's spec, or the algorithm's.
 
@@ -166,7 +168,7 @@ def make_modules(
     ).of_learner()
 
 
-def _wrapped(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLModule:
+def _wrapped(learner: "Learner", module_id: ModuleID, module: Any) -> RLModule:
     """A given module; a model that is no RLModule is wrapped."""
     if isinstance(module, RLModule):
         return module
@@ -183,7 +185,7 @@ def _wrapped(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLM
 
 
 def _specs(
-    learner: LearnerInternals, given: RLModuleSpec | MultiRLModuleSpec | None
+    learner: "Learner", given: RLModuleSpec | MultiRLModuleSpec | None
 ) -> dict[ModuleID, RLModuleSpec]:
     """Complete specs by id: those given to the learner, else those that its config names."""
     named: Mapping[ModuleID, RLModuleSpec | None]
@@ -198,7 +200,7 @@ def _specs(
     return {module_id: fill_spec(learner, module_id, each) for module_id, each in named.items()}
 
 
-def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
+def fill_spec(learner: "Learner", module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
     """Complete a spec with the algorithm's default and the module's config.
 
     Args:
@@ -228,7 +230,7 @@ def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpe
     return spec.complete(config.observation_space, config.action_space)
 
 
-def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
+def build_module(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
     """Build one module: of the user's class, or the backend's module around the algorithm's network.
 
     Args:

@@ -1,11 +1,15 @@
 """Capabilities with a condition: whether the backend has them on this device and with this config."""
 
+from typing import TYPE_CHECKING
+
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import Capability
-from plugrad.learner.internals import LearnerInternals
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 
-def why_not_here(learner: LearnerInternals, capability: Capability) -> str:
+def why_not_here(learner: "Learner", capability: Capability) -> str:
     """Why a capability that the backend declares is not available on this device or with this config.
 
     If the backend does not declare the capability, there is no reason: it may be older than the capability.
@@ -21,7 +25,7 @@ def why_not_here(learner: LearnerInternals, capability: Capability) -> str:
     return info.why_not(capability, learner.ops, learner.config) if capability in info.conditions else ""
 
 
-def check_here(learner: LearnerInternals, capability: Capability, what: str) -> None:
+def check_here(learner: "Learner", capability: Capability, what: str) -> None:
     """Refuse something that needs a capability which is not available here.
 
     Args:

@@ -5,7 +5,7 @@ import random
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -15,7 +15,6 @@ from plugrad.distributions import Distribution, SquashedGaussian
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import Capability
 from plugrad.importing.names import resolve_name
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic
@@ -25,11 +24,14 @@ from plugrad.rng_streams import stream
 from plugrad.spaces.kinds import array_space
 from plugrad.types import ModuleID
 
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
+
 GIVEN = ("observation_space", "action_space", "model_config")
 """Arguments that the class of a model may have."""
 
 
-def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
+def build_own_module(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
     """Build the module that `spec.module_class` makes.
 
     Meanwhile the random generators of Python, numpy and the framework are seeded by the learner's seed and the
@@ -59,9 +61,7 @@ def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLMod
         np.random.set_state(numpy)
 
 
-def _made(
-    learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec, more: Mapping[str, Any]
-) -> RLModule:
+def _made(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec, more: Mapping[str, Any]) -> RLModule:
     chosen = spec.module_class
     make = resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
     if inspect.isclass(make) and issubclass(make, RLModule):

@@ -9,17 +9,19 @@ import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plugrad.batch import Batch
 from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.update.data_parallel import WEIGHTS
 from plugrad.ops import Variable
 from plugrad.rng_streams import owner_of
 from plugrad.types import ALL_MODULES, COMPONENT_PLUGIN_STATE, Array, ModuleID, Tensor
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 # --- a plugin's own state: `Learner.register_state`, and variables that a plugin made with `get_tensor_variable` ---
 #
@@ -35,7 +37,7 @@ Buffers = dict[ModuleID, dict[str, Variable]]
 log = logging.getLogger("plugrad")
 
 
-def plugin_variables(learner: LearnerInternals) -> dict[str, Variable]:
+def plugin_variables(learner: "Learner") -> dict[str, Variable]:
     """`{name: variable}` of all that plugins registered or made."""
     return learner.buffers.get(ALL_MODULES, {})
 
@@ -54,7 +56,7 @@ def with_plugin_variables(buffers: Buffers, own: dict[str, Variable]) -> Buffers
     return {**modules, ALL_MODULES: own} if own else modules
 
 
-def register(learner: LearnerInternals, name: str, initial: Any, dtype: str | None) -> Variable:
+def register(learner: "Learner", name: str, initial: Any, dtype: str | None) -> Variable:
     """See `Learner.register_state`.
 
     Args:
@@ -90,9 +92,7 @@ def register(learner: LearnerInternals, name: str, initial: Any, dtype: str | No
     return variable
 
 
-def _add(
-    learner: LearnerInternals, name: str, variable: Variable, initial: Array, waiting: Array | None
-) -> None:
+def _add(learner: "Learner", name: str, variable: Variable, initial: Array, waiting: Array | None) -> None:
     if waiting is not None:
         if waiting.shape != initial.shape:
             raise RestoreMismatchError(
@@ -108,7 +108,7 @@ def _add(
     learner.buffers = with_plugin_variables(learner.buffers, own)
 
 
-def note_made(learner: LearnerInternals, variable: Variable, value: Any) -> None:
+def note_made(learner: "Learner", variable: Variable, value: Any) -> None:
     """Remember a variable that `get_tensor_variable` made, without keeping it alive: `keep_made` looks whose it is.
 
     Args:
@@ -126,7 +126,7 @@ def note_made(learner: LearnerInternals, variable: Variable, value: Any) -> None
     learner._made_variables = [*learner._made_variables, (reference, value)]
 
 
-def keep_made(learner: LearnerInternals, known: Collection[int]) -> None:
+def keep_made(learner: "Learner", known: Collection[int]) -> None:
     """Make plugins' variables part of the state: those that still exist and are of no other component.
 
     Args:
@@ -149,7 +149,7 @@ def is_array_of_numbers(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
 
 
-def set_plugin_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+def set_plugin_state(learner: "Learner", state: Mapping[str, Any]) -> None:
     """Load values; those of names that no plugin has registered wait for it.
 
     Args:
@@ -169,7 +169,7 @@ def set_plugin_state(learner: LearnerInternals, state: Mapping[str, Any]) -> Non
     learner._restored_plugin_state = {**learner._restored_plugin_state, **waiting}
 
 
-def with_new_plugin_state(learner: LearnerInternals, state: Mapping[str, Any], where: Any) -> dict[str, Any]:
+def with_new_plugin_state(learner: "Learner", state: Mapping[str, Any], where: Any) -> dict[str, Any]:
     """A whole state of a file with the initial values of what it lacks; a line in the log names them.
 
     Args:
@@ -193,7 +193,7 @@ def with_new_plugin_state(learner: LearnerInternals, state: Mapping[str, Any], w
 # --- buffers ---
 
 
-def find_buffers(learner: LearnerInternals) -> Buffers:
+def find_buffers(learner: "Learner") -> Buffers:
     """The buffers of all modules that the backend can train, under their names in `module.get_state()`.
 
     Those that plugins registered stay, under `ALL_MODULES`.
@@ -227,9 +227,7 @@ def buffer_variables(buffers: Buffers, module_ids: Collection[ModuleID] | None =
 # --- a step that must not count ---
 
 
-def copy_buffers(
-    learner: LearnerInternals, module_ids: Collection[ModuleID]
-) -> list[tuple[Variable, Tensor]]:
+def copy_buffers(learner: "Learner", module_ids: Collection[ModuleID]) -> list[tuple[Variable, Tensor]]:
     """Copy the buffers of some modules before a step that may have to be skipped. Traced.
 
     Args:
@@ -245,7 +243,7 @@ def copy_buffers(
     return [(each, each.snapshot()) for each in moved]
 
 
-def restore_buffers(learner: LearnerInternals, before: Sequence[tuple[Variable, Tensor]]) -> None:
+def restore_buffers(learner: "Learner", before: Sequence[tuple[Variable, Tensor]]) -> None:
     """Restore buffers from their copies if the step is not finite. Traced.
 
     Args:
@@ -257,7 +255,7 @@ def restore_buffers(learner: LearnerInternals, before: Sequence[tuple[Variable, 
 
 
 @contextmanager
-def buffers_unchanged(learner: LearnerInternals) -> Iterator[None]:
+def buffers_unchanged(learner: "Learner") -> Iterator[None]:
     """Restore all buffers afterwards: for a forward pass that must have no effect. Traced."""
     before = [(each, each.snapshot()) for each in buffer_variables(learner.buffers)]
     try:
@@ -270,7 +268,7 @@ def buffers_unchanged(learner: LearnerInternals) -> Iterator[None]:
 # --- learners of a group ---
 
 
-def average_buffers(learner: LearnerInternals, columns: Batch) -> None:
+def average_buffers(learner: "Learner", columns: Batch) -> None:
     """Make the buffers of all learners of a group equal, after a program.
 
     Floats become the mean over the learners, weighted by the number of the module's rows that each trained on. All
@@ -322,7 +320,7 @@ def _mean(total: Array, weights: float, like: Array) -> Array:
 # --- states that were saved before buffers were part of them ---
 
 
-def fill_missing_buffers(learner: LearnerInternals, weights: Any) -> Any:
+def fill_missing_buffers(learner: "Learner", weights: Any) -> Any:
     """Fill in buffers that saved weights lack with their current values; a warning names them.
 
     Args:

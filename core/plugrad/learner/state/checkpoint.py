@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import CheckpointError, ConfigError, PlugradError, RestoreMismatchError
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import owner_of
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.state import oldest_reader
 from plugrad.module_spec import spaces_of, specs_of
 from plugrad.networks.inputs import uint8_rules_differ
@@ -28,6 +27,9 @@ from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.sampling.named_envs import env_name
 from plugrad.spaces.fit import NAMES, Name, check_fit
 from plugrad.types import ALL_MODULES, COMPONENT_LEARNER, COMPONENT_RL_MODULE, ModuleID, StrPath
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 """Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
@@ -38,7 +40,7 @@ ENV_OBSERVATION_SPACES: Final = "env_observation_spaces"
 _OF_PLUGIN: Final = ("kind", "name", "distribution", "version")
 
 
-def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[str, Any]:
+def metadata_of(learner: "Learner", config: Any, *, kind: str) -> dict[str, Any]:
     """The metadata of a checkpoint: what is needed to rebuild its learner, and which plugins wrote it.
 
     Args:

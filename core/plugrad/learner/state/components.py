@@ -7,13 +7,12 @@ list. A new component is a subclass of `Component` with an entry there.
 import json
 from collections.abc import Collection, Iterator, Mapping
 from math import isfinite, isinf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plugrad.errors import CheckpointError, RestoreMismatchError
 from plugrad.every_nth import undelayed, with_count_as_in, without_count
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.buffers import (
     buffer_variables,
     is_array_of_numbers,
@@ -26,6 +25,9 @@ from plugrad.learner.update.target_networks import moves_after_updates
 from plugrad.ops import Variable
 from plugrad.rng_streams import owner_of
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_PLUGIN_STATE, COMPONENT_RL_MODULE, ModuleID
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 State = dict[str, Any]
 
@@ -46,11 +48,11 @@ class Component:
     has_parts = True
     since = 1
 
-    def parts(self, learner: LearnerInternals) -> list[str]:
+    def parts(self, learner: "Learner") -> list[str]:
         """The names of its parts: module ids, or full names of optimizers; empty without parts."""
         return list(getattr(learner, self.attributes[0])) if self.has_parts else []
 
-    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+    def get(self, learner: "Learner", parts: Collection[str]) -> State:
         """The current state.
 
         Args:
@@ -62,7 +64,7 @@ class Component:
         """
         raise NotImplementedError
 
-    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         """Load a state, or the parts in it.
 
         Args:
@@ -71,7 +73,7 @@ class Component:
         """
         raise NotImplementedError
 
-    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+    def template(self, learner: "Learner", parts: Collection[str], state: Any) -> State:
         """What a state must look like to fit. Default: the current state.
 
         Args:
@@ -84,19 +86,19 @@ class Component:
         """
         return self.get(learner, parts)
 
-    def variables(self, learner: LearnerInternals) -> list[Variable]:
+    def variables(self, learner: "Learner") -> list[Variable]:
         """The variables that programs read and change."""
         return []
 
-    def moved(self, learner: LearnerInternals, trained: Collection[ModuleID]) -> list[Variable]:
+    def moved(self, learner: "Learner", trained: Collection[ModuleID]) -> list[Variable]:
         """The variables that an update of the modules with these ids changes. Default: all."""
         return self.variables(learner)
 
-    def values(self, learner: LearnerInternals) -> State:
+    def values(self, learner: "Learner") -> State:
         """A copy of what updates change outside of variables. Default: the whole component if it has no parts."""
         return {} if self.has_parts else self.get(learner, ())
 
-    def restore(self, learner: LearnerInternals, values: State) -> None:
+    def restore(self, learner: "Learner", values: State) -> None:
         """Restore a copy.
 
         Args:
@@ -106,13 +108,13 @@ class Component:
         if not self.has_parts:
             self.set(learner, values)
 
-    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+    def digest_parts(self, learner: "Learner") -> Iterator[bytes]:
         """The bytes from which the learner's digest is computed; equal for equal learners."""
         for variable in self.variables(learner):
             yield variable.numpy().tobytes()
         yield json.dumps(self.values(learner), sort_keys=True, default=repr).encode()
 
-    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+    def drop(self, learner: "Learner", module_id: ModuleID) -> None:
         """Remove what belongs to a module.
 
         Args:
@@ -129,22 +131,22 @@ class _Modules(Component):
     name = COMPONENT_RL_MODULE
     attributes = ("module", "buffers", "num_parameters", "frozen_parameters")
 
-    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+    def get(self, learner: "Learner", parts: Collection[str]) -> State:
         return {module_id: learner.module[module_id].get_state() for module_id in parts}
 
-    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         learner.module.set_state(state)
 
-    def variables(self, learner: LearnerInternals) -> list[Variable]:
+    def variables(self, learner: "Learner") -> list[Variable]:
         return buffer_variables(learner.buffers, learner.module)
 
-    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+    def digest_parts(self, learner: "Learner") -> Iterator[bytes]:
         yield from super().digest_parts(learner)
         for module_id in sorted(set(learner.module) - set(learner.trainable_module_ids)):
             for value in learner.module[module_id].get_state().values():
                 yield value.tobytes()
 
-    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+    def drop(self, learner: "Learner", module_id: ModuleID) -> None:
         others = {other: module for other, module in learner.module.items() if other != module_id}
         learner.module = type(learner.module)(others).of_learner()
         learner.buffers.pop(module_id, None)
@@ -158,14 +160,14 @@ class _Optimizers(Component):
     name = COMPONENT_OPTIMIZER
     attributes = ("registered_optimizers",)
 
-    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+    def get(self, learner: "Learner", parts: Collection[str]) -> State:
         states = learner._get_optimizer_state()
         return {full_name: states[full_name] for full_name in parts}
 
-    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         learner._set_optimizer_state(state)
 
-    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+    def template(self, learner: "Learner", parts: Collection[str], state: Any) -> State:
         """A framework's own optimizer makes its slots at its first step; and `every` may have changed."""
         template = self.get(learner, parts)
         for full_name, each in template.items():
@@ -176,11 +178,11 @@ class _Optimizers(Component):
             each["slots"] = with_count_as_in(adapter.slots_like(without_count(slots)), slots)
         return template
 
-    def variables(self, learner: LearnerInternals) -> list[Variable]:
+    def variables(self, learner: "Learner") -> list[Variable]:
         registered = learner.registered_optimizers.values()
         return [variable for each in registered for variable in each.optimizer_adapter.variables]
 
-    def moved(self, learner: LearnerInternals, trained: Collection[ModuleID]) -> list[Variable]:
+    def moved(self, learner: "Learner", trained: Collection[ModuleID]) -> list[Variable]:
         """Of the other modules' optimizers the learning rates: schedules and listeners move them."""
         found: list[Variable] = []
         for each in learner.registered_optimizers.values():
@@ -193,7 +195,7 @@ class _Optimizers(Component):
                 found += adapter.variables
         return found
 
-    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+    def drop(self, learner: "Learner", module_id: ModuleID) -> None:
         for full_name, each in list(learner.registered_optimizers.items()):
             if module_id in (each.module_id, *each.modules):
                 del learner.registered_optimizers[full_name]
@@ -205,27 +207,27 @@ class _Targets(Component):
     name = "targets"
     attributes = ("targets",)
 
-    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+    def get(self, learner: "Learner", parts: Collection[str]) -> State:
         return {module_id: learner.targets[module_id].get_state() for module_id in parts}
 
-    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         for module_id, weights in state.items():
             learner.targets[module_id].set_state(weights)
 
-    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+    def template(self, learner: "Learner", parts: Collection[str], state: Any) -> State:
         """How often targets are updated may have changed."""
         saved = state if isinstance(state, Mapping) else {}
         return {
             name: with_count_as_in(each, saved.get(name)) for name, each in self.get(learner, parts).items()
         }
 
-    def variables(self, learner: LearnerInternals) -> list[Variable]:
+    def variables(self, learner: "Learner") -> list[Variable]:
         for target in learner.targets.values():
             target.follow_loads()
         # By name: equal learners may have added their modules in a different order.
         return [each for _, target in sorted(learner.targets.items()) for each in target.variables]
 
-    def moved(self, learner: LearnerInternals, trained: Collection[ModuleID]) -> list[Variable]:
+    def moved(self, learner: "Learner", trained: Collection[ModuleID]) -> list[Variable]:
         """Also those that are updated after every update, whichever modules it trained."""
         found: list[Variable] = []
         for module_id, target in learner.targets.items():
@@ -234,7 +236,7 @@ class _Targets(Component):
                 found += target.variables
         return found
 
-    def restore(self, learner: LearnerInternals, values: State) -> None:
+    def restore(self, learner: "Learner", values: State) -> None:
         """The variables are restored already, also where an undone load had changed the modules."""
         for target in learner.targets.values():
             target.keep()
@@ -246,7 +248,7 @@ class _Coefficients(Component):
     name = "coefficients"
     attributes = ("coefficients",)
 
-    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+    def get(self, learner: "Learner", parts: Collection[str]) -> State:
         return {
             module_id: {
                 name: variable.numpy() for name, variable in learner.coefficients[module_id].variables.items()
@@ -254,12 +256,12 @@ class _Coefficients(Component):
             for module_id in parts
         }
 
-    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         for module_id, values in state.items():
             for name, value in values.items():
                 learner.coefficients[module_id][name].assign(value)
 
-    def variables(self, learner: LearnerInternals) -> list[Variable]:
+    def variables(self, learner: "Learner") -> list[Variable]:
         return [
             variable
             for _, coefficients in sorted(learner.coefficients.items())
@@ -278,7 +280,7 @@ class _Counters(Component):
     attributes = ("counters",)
     has_parts = False
 
-    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+    def get(self, learner: "Learner", parts: Collection[str]) -> State:
         counters = {name: _plain(number) for name, number in learner.counters.items()}
         for name, number in counters.items():
             if not isinstance(name, str) or not _is_counter(name, number):
@@ -291,14 +293,14 @@ class _Counters(Component):
                 )
         return counters
 
-    def values(self, learner: LearnerInternals) -> State:
+    def values(self, learner: "Learner") -> State:
         plain, counters = (int, float), learner.counters.items()  # most are: an update asks for it
         return {name: each if type(each) in plain else _plain(each) for name, each in counters}
 
-    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         learner.counters = {name: _plain(number) for name, number in state.items()}
 
-    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+    def template(self, learner: "Learner", parts: Collection[str], state: Any) -> State:
         given = state if isinstance(state, Mapping) else learner.counters
         return {
             name: number if _is_counter(name, _plain(number)) else 0
@@ -306,7 +308,7 @@ class _Counters(Component):
             if isinstance(name, str)
         }
 
-    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+    def drop(self, learner: "Learner", module_id: ModuleID) -> None:
         ids = [*learner.module, module_id]
         for name in list(learner.counters):
             if max((each for each in ids if name.endswith(f"/{each}")), key=len, default=None) == module_id:
@@ -342,7 +344,7 @@ class _Streams(Component):
     attributes = ("streams", "noise_columns")
     has_parts = False
 
-    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+    def get(self, learner: "Learner", parts: Collection[str]) -> State:
         for name, rng in learner.streams.items():
             if not isinstance(getattr(rng, "bit_generator", None), np.random.PCG64):
                 raise CheckpointError(
@@ -357,16 +359,16 @@ class _Streams(Component):
         generators = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
         return {"seed": int(learner.seed), "generators": generators}
 
-    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         learner.seed, learner.streams = state["seed"], generators_of(state["generators"])
 
-    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+    def template(self, learner: "Learner", parts: Collection[str], state: Any) -> State:
         generators = state.get("generators") if isinstance(state, Mapping) else None
         names = generators if isinstance(generators, Mapping) else ()
         like = np.random.PCG64(0).state
         return {"seed": 0, "generators": {name: like for name in names if isinstance(name, str)}}
 
-    def restore(self, learner: LearnerInternals, values: State) -> None:
+    def restore(self, learner: "Learner", values: State) -> None:
         """Unlike `set`, it keeps the generators, which others may hold."""
         states = values["generators"]
         kept = {name: each for name, each in learner.streams.items() if name in states}
@@ -375,7 +377,7 @@ class _Streams(Component):
         new = generators_of({name: state for name, state in states.items() if name not in kept})
         learner.seed, learner.streams = values["seed"], {**kept, **new}
 
-    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+    def drop(self, learner: "Learner", module_id: ModuleID) -> None:
         ids = [*learner.module, module_id]
         for name in [name for name in learner.streams if owner_of(name, ids) == module_id]:
             del learner.streams[name]
@@ -389,18 +391,18 @@ class _PluginState(Component):
     attributes = ("_initial_plugin_state", "_restored_plugin_state", "_made_variables")
     since = 3
 
-    def parts(self, learner: LearnerInternals) -> list[str]:
+    def parts(self, learner: "Learner") -> list[str]:
         find_made_variables(learner)
         return [*learner._initial_plugin_state, *learner._restored_plugin_state]
 
-    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+    def get(self, learner: "Learner", parts: Collection[str]) -> State:
         own, waiting = plugin_variables(learner), learner._restored_plugin_state
         return {name: own[name].numpy() if name in own else waiting[name].copy() for name in parts}
 
-    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         set_plugin_state(learner, state)
 
-    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+    def template(self, learner: "Learner", parts: Collection[str], state: Any) -> State:
         """What no plugin has registered yet may be any array of numbers."""
         given = state if isinstance(state, Mapping) else {}
         names = [*parts, *(each for each in given if isinstance(each, str) and each not in parts)]
@@ -414,14 +416,14 @@ class _PluginState(Component):
             for name in names
         }
 
-    def variables(self, learner: LearnerInternals) -> list[Variable]:
+    def variables(self, learner: "Learner") -> list[Variable]:
         return [variable for _, variable in sorted(plugin_variables(learner).items())]
 
-    def values(self, learner: LearnerInternals) -> State:
+    def values(self, learner: "Learner") -> State:
         """The names alone: the values are copied as variables."""
         return dict.fromkeys(plugin_variables(learner))
 
-    def restore(self, learner: LearnerInternals, values: State) -> None:
+    def restore(self, learner: "Learner", values: State) -> None:
         """What was registered after the copy gets its initial value."""
         own = plugin_variables(learner)
         late = {name: each for name, each in learner._initial_plugin_state.items() if name not in values}
@@ -429,12 +431,12 @@ class _PluginState(Component):
             if value is not None and name in own:
                 own[name].assign(value)
 
-    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+    def digest_parts(self, learner: "Learner") -> Iterator[bytes]:
         yield from super().digest_parts(learner)
         for name, value in sorted(learner._restored_plugin_state.items()):
             yield name.encode() + value.tobytes()
 
-    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+    def drop(self, learner: "Learner", module_id: ModuleID) -> None:
         ids = [*learner.module, module_id]
 
         def without(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -460,7 +462,7 @@ COMPONENTS: dict[str, Component] = {
 """`{name: component}`, in the order of `Learner.get_state()`."""
 
 
-def find_made_variables(learner: LearnerInternals) -> None:
+def find_made_variables(learner: "Learner") -> None:
     """Make what plugins made with `get_tensor_variable`, and still have, part of the state, in the order of making.
 
     Args:
@@ -470,7 +472,7 @@ def find_made_variables(learner: LearnerInternals) -> None:
         keep_made(learner, {id(each) for each in state_variables(learner)})
 
 
-def state_variables(learner: LearnerInternals) -> list[Variable]:
+def state_variables(learner: "Learner") -> list[Variable]:
     """Every variable of a learner: what programs may change and snapshots copy."""
     return [variable for each in COMPONENTS.values() for variable in each.variables(learner)]
 

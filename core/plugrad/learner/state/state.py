@@ -3,18 +3,20 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
 from plugrad.every_nth import DelayedOptimizer, without_count
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.buffers import fill_missing_buffers
 from plugrad.learner.state.components import COMPONENTS, State, find_made_variables, state_variables
 from plugrad.ops import Variable
 from plugrad.rl_module import check_same_arrays
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 Parts = Mapping[str, Collection[str]]
 """`{component: names of its parts}`; empty where a component has no parts to choose from."""
@@ -114,18 +116,18 @@ def _pairs(have: Parts, paths: str | Collection[str]) -> Iterator[tuple[str, str
         yield from ((component, name) for name in names)
 
 
-def parts_of(learner: LearnerInternals) -> dict[str, list[str]]:
+def parts_of(learner: "Learner") -> dict[str, list[str]]:
     """The parts that a learner's state has now."""
     return {name: component.parts(learner) for name, component in COMPONENTS.items()}
 
 
-def copy_state(learner: LearnerInternals, components: Paths, not_components: Paths) -> State:
+def copy_state(learner: "Learner", components: Paths, not_components: Paths) -> State:
     """Copy a learner's state, or parts of it, with the same nesting; see `Learner.get_state`."""
     chosen = select_parts(parts_of(learner), components, not_components)
     return {name: COMPONENTS[name].get(learner, parts) for name, parts in chosen.items()}
 
 
-def load_into(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+def load_into(learner: "Learner", state: Mapping[str, Any]) -> None:
     """Load a state exactly. If it does not fit, nothing changes.
 
     A state with all components must be complete. A state with some components restores only these, and within them
@@ -150,7 +152,7 @@ def load_into(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
             COMPONENTS[name].set(learner, state[name])
 
 
-def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+def _check(learner: "Learner", state: Mapping[str, Any]) -> None:
     if not isinstance(state, Mapping):
         raise RestoreMismatchError(
             f"a state is a dict of components, found {type(state).__name__}. Nothing was changed."
@@ -180,7 +182,7 @@ def _required() -> dict[str, None]:
     return {name: None for name, component in COMPONENTS.items() if component.since == 1}
 
 
-def optimizer_states(learner: LearnerInternals) -> State:
+def optimizer_states(learner: "Learner") -> State:
     """`{"<module id>_<optimizer name>": state}` of all optimizers."""
     return {
         full_name: {
@@ -191,7 +193,7 @@ def optimizer_states(learner: LearnerInternals) -> State:
     }
 
 
-def load_optimizers(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+def load_optimizers(learner: "Learner", state: Mapping[str, Any]) -> None:
     """Load the states of the optimizers in `state`.
 
     Args:
@@ -224,7 +226,7 @@ class Snapshot:
             `copy_variables` copies some of them later.
     """
 
-    def __init__(self, learner: LearnerInternals, *, variables: bool = True) -> None:
+    def __init__(self, learner: "Learner", *, variables: bool = True) -> None:
         self._learner = learner
         find_made_variables(learner)
         self._variables: list[tuple[Variable, Any]] = []
@@ -284,12 +286,12 @@ class Snapshot:
             variable.assign(value)
 
 
-def copy_values(learner: LearnerInternals) -> dict[str, Any]:
+def copy_values(learner: "Learner") -> dict[str, Any]:
     """Copy what updates and connectors change outside of variables: counters and random streams."""
     return {name: each.values(learner) for name, each in COMPONENTS.items()}
 
 
-def restore_values(learner: LearnerInternals, values: Mapping[str, Any]) -> None:
+def restore_values(learner: "Learner", values: Mapping[str, Any]) -> None:
     """Restore a copy.
 
     Args:
@@ -301,7 +303,7 @@ def restore_values(learner: LearnerInternals, values: Mapping[str, Any]) -> None
 
 
 @contextmanager
-def restore_on_error(learner: LearnerInternals) -> Iterator[None]:
+def restore_on_error(learner: "Learner") -> Iterator[None]:
     """Restore the whole learner if the block raises.
 
     Unlike `Snapshot` alone, this also restores added or removed modules and optimizers, and settings.
@@ -322,7 +324,7 @@ def restore_on_error(learner: LearnerInternals) -> Iterator[None]:
         raise
 
 
-def digest(learner: LearnerInternals) -> str:
+def digest(learner: "Learner") -> str:
     """A hash of the whole state (weights, slots, counters, random streams, ...): equal only for equal learners.
 
     Flat vectors are hashed directly: a few megabytes take a few milliseconds.

@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import copy_context
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from plugrad.config import Config
 from plugrad.config.fields import config_fields
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import BatchedProgram, Capability, Program, ProgramCall
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.update.programs import has_weights_without_optimizer
 from plugrad.optimizers import Optimizer
 from plugrad.types import ModuleBatches, ModuleID, Tensor
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 Answer = Callable[[Sequence[Any]], Sequence[Any]]
 """`answer(requests)` gives an answer, or an exception to raise, for each request."""
@@ -149,7 +151,7 @@ COMPILED = ("auto", "complete_update")
 class _Request(NamedTuple):
     """A run of one learner's program, to be combined with others."""
 
-    learner: LearnerInternals
+    learner: "Learner"
     call: ProgramCall
     num_steps: int
 
@@ -168,7 +170,7 @@ class ProgramBatch:
         self.reads: defaultdict[Hashable, set[tuple[ModuleID, str]]] = defaultdict(set)
         """By columns, what a traced step reads from its batch: one learner's step is traced for all."""
 
-    def join(self, learner: LearnerInternals) -> None:
+    def join(self, learner: "Learner") -> None:
         """Make a learner part of the batch.
 
         Args:
@@ -187,7 +189,7 @@ class ProgramBatch:
 
     def run(
         self,
-        learner: LearnerInternals,
+        learner: "Learner",
         program: Program,
         columns: ModuleBatches,
         indices: Mapping[ModuleID, Tensor],
@@ -309,7 +311,7 @@ def _equal(one: Any, other: Any) -> bool:
     return one is other or bool(np.all(one == other))
 
 
-def check_learner(learner: LearnerInternals) -> None:
+def check_learner(learner: "Learner") -> None:
     """Refuse a learner that cannot be part of a batch.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugrad.batch import Rows
 from plugrad.batch.forms import flatten_states
@@ -20,18 +20,20 @@ from plugrad.errors import LossError
 from plugrad.hooks.author_line import author_line, in_no_library
 from plugrad.hooks.backend_helpers import calling_lines
 from plugrad.hooks.backend_spec import Operation, Shape
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.buffers import buffers_unchanged
 from plugrad.metrics import Metrics
 from plugrad.types import ModuleBatches, ModuleID
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 _PRIMES = (37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127)
 _EXPANDING = frozenset({"expand", "BroadcastTo"})
 """Operations with one tensor by which frameworks broadcast before they compute."""
 
 Answer = tuple[dict[ModuleID, Any], Any]
-Compute = Callable[[LearnerInternals, ModuleBatches], Answer]
-Recording = tuple[LearnerInternals, ModuleBatches, Sequence[Operation]]
+Compute = Callable[["Learner", ModuleBatches], Answer]
+Recording = tuple["Learner", ModuleBatches, Sequence[Operation]]
 Watched = Callable[[ModuleBatches], AbstractContextManager[Recording]]
 """For a minibatch: the learner and the minibatch to compute with in the block, and the operations that are recorded."""
 
@@ -49,7 +51,7 @@ class ShapeCheck:
         is_done: whether the first losses were checked.
     """
 
-    def __init__(self, learner: LearnerInternals) -> None:
+    def __init__(self, learner: "Learner") -> None:
         self._learner = learner
         self.is_done = False
 
@@ -174,7 +176,7 @@ def _makes_pairs(operation: Operation, size: int | None) -> bool:
     return len({len(shape) for shape in inputs}) > 1
 
 
-def _resized(learner: LearnerInternals, batch: ModuleBatches, size: int) -> dict[ModuleID, Rows]:
+def _resized(learner: "Learner", batch: ModuleBatches, size: int) -> dict[ModuleID, Rows]:
     """The same columns with `size` rows, repeated or cut."""
     return {
         module_id: Rows(module_id, rows, partial(_repeat, learner.ops, size))
@@ -437,12 +439,12 @@ class _ModulesOnTensors(_OnTensors, Mapping[ModuleID, Any]):
         return len(self._whole)
 
 
-def _on_wrapped_tensors(learner: LearnerInternals, recorder: OpRecorder) -> LearnerInternals:
+def _on_wrapped_tensors(learner: "Learner", recorder: OpRecorder) -> "Learner":
     """A copy of a learner that computes losses with wrapped tensors and reports no metrics; the learner stays as it is.
 
     Its hooks and methods are bound to it; what it has besides, it shares with the learner.
     """
-    made: LearnerInternals = object.__new__(type(learner))
+    made: Learner = object.__new__(type(learner))
     attributes = vars(made)
     for name, value in vars(learner).items():
         is_bound = isinstance(value, MethodType) and value.__self__ is learner

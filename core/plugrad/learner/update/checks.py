@@ -6,24 +6,26 @@ checked in the program, with one flag per step (`plugrad.learner.update.step`).
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plugrad.batch import Batch, refuse
 from plugrad.columns import Columns
 from plugrad.errors import MissingColumnError, NonFiniteBatchError, NonFiniteError
-from plugrad.learner.internals import LearnerInternals
 from plugrad.metrics import SEPARATOR
 from plugrad.rng_streams import owner_of
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 _ABOUT_ROWS = {Columns.INFOS, Columns.EPS_ID, Columns.AGENT_ID, Columns.MODULE_ID}
 _NUMBERS = {value for name, value in vars(Columns).items() if name.isupper()} - _ABOUT_ROWS
 """Columns that are numbers wherever they are: their objects and texts are refused by the check of the batch."""
 
 
-def own_columns(learner: LearnerInternals, columns: Batch) -> Batch:
+def own_columns(learner: "Learner", columns: Batch) -> Batch:
     """The columns that the learner may compute with.
 
     Args:
@@ -96,7 +98,7 @@ def text_errors(given: Batch) -> Iterator[None]:
         raise
 
 
-def columns_to_numpy(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, Array]:
+def columns_to_numpy(learner: "Learner", columns: Mapping[str, Any]) -> dict[str, Array]:
     """The columns of one module as numpy arrays.
 
     Args:
@@ -128,7 +130,7 @@ BadRows = dict[tuple[ModuleID, str], Array]
 """`{(module id, column): bool [B]}`: which rows or sequences are not finite; only columns that have such rows."""
 
 
-def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
+def nonfinite_rows(learner: "Learner", columns: Batch) -> BadRows:
     """Find the rows of a batch that are not finite.
 
     Args:
@@ -153,7 +155,7 @@ def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
     return found
 
 
-def _bad(learner: LearnerInternals, column: str, values: Any) -> Array | None:
+def _bad(learner: "Learner", column: str, values: Any) -> Array | None:
     """bool of the shape of `values`; None if all are finite."""
     if not isinstance(values, np.ndarray):
         ops = learner.ops
@@ -187,7 +189,7 @@ def drop_minibatches(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[Modu
     return {module_id: each[good] for module_id, each in order.items()}
 
 
-def report_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
+def report_means(learner: "Learner", means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
     """Report the means over the steps that were not skipped; NaN if all were skipped.
 
     Args:
@@ -202,7 +204,7 @@ def report_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad:
     )
 
 
-def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: int) -> None:
+def count_skipped(learner: "Learner", num_skipped: int, num_minibatches: int) -> None:
     """Report and count minibatches that were skipped.
 
     Args:
@@ -241,7 +243,7 @@ def nan_losses(columns: Batch) -> dict[str, Array]:
     return {f"{module_id}{SEPARATOR}{TOTAL_LOSS_KEY}": np.asarray(np.nan) for module_id in columns}
 
 
-def batch_error(learner: LearnerInternals, columns: Batch, bad: BadRows) -> NonFiniteBatchError:
+def batch_error(learner: "Learner", columns: Batch, bad: BadRows) -> NonFiniteBatchError:
     """The error for a column that the loss reads.
 
     Args:
@@ -266,7 +268,7 @@ def batch_error(learner: LearnerInternals, columns: Batch, bad: BadRows) -> NonF
 
 
 def step_error(
-    learner: LearnerInternals,
+    learner: "Learner",
     num_bad: int,
     num_steps: int,
     means: Mapping[str, Array],
@@ -298,5 +300,5 @@ def step_error(
     )
 
 
-def _was_undone(learner: LearnerInternals) -> str:
+def _was_undone(learner: "Learner") -> str:
     return "; the update was undone" if learner.config.undo else ""

@@ -7,7 +7,7 @@ skips all of this.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from plugrad.batch.sequences import count_steps_per_row, have_loss_masks
 from plugrad.collective import Collective
 from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.update.minibatches import shard_step_columns, step_columns_id
 from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 WEIGHTS = f"{SEPARATOR}weights"
 """The id under which a minibatch has `{module_id: [1]}`, the weights of this learner; no module has this id."""
@@ -28,7 +30,7 @@ PART_WEIGHTS = f"{SEPARATOR}part weights"
 """The id under which a minibatch has `{module_id: [accumulate]}`, the weights of its parts; no module has this id."""
 
 
-def set_collective(learner: LearnerInternals, collective: Collective | None) -> None:
+def set_collective(learner: "Learner", collective: Collective | None) -> None:
     """Give a learner its collective; its programs are kept if they exchange gradients as before.
 
     Args:
@@ -87,7 +89,7 @@ def _weights(own: Array, whole: Array, size: int) -> Array:
 
 
 @contextmanager
-def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> Iterator[None]:
+def minibatch_weights(learner: "Learner", minibatch: ModuleBatches) -> Iterator[None]:
     """While it lasts, `learner.weights` and `learner.part_weights` are those of a minibatch. Traced.
 
     Args:
@@ -102,7 +104,7 @@ def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> It
         learner.weights = learner.part_weights = None
 
 
-def scale_losses(learner: LearnerInternals, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tensor]:
+def scale_losses(learner: "Learner", losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tensor]:
     """This learner's part of each loss. Traced.
 
     Args:
@@ -121,7 +123,7 @@ def scale_losses(learner: LearnerInternals, losses: dict[ModuleID, Tensor]) -> d
 
 
 def scale_metrics(
-    learner: LearnerInternals, metrics: dict[str, Tensor], minibatch: ModuleBatches
+    learner: "Learner", metrics: dict[str, Tensor], minibatch: ModuleBatches
 ) -> dict[str, Tensor]:
     """This learner's part of each metric of a step. Traced.
 
@@ -152,9 +154,7 @@ def _scale_by_module(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]
     return found
 
 
-def mark_nonfinite(
-    learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], gradients: Gradients
-) -> Gradients:
+def mark_nonfinite(learner: "Learner", losses: Mapping[ModuleID, Tensor], gradients: Gradients) -> Gradients:
     """Make gradients non-finite if a loss is, so that all learners of a group notice it. Traced.
 
     Args:
@@ -177,7 +177,7 @@ def mark_nonfinite(
 
 
 @hookimpl
-def reduce_gradients(learner: LearnerInternals, gradients: Gradients) -> Gradients:
+def reduce_gradients(learner: "Learner", gradients: Gradients) -> Gradients:
     """Sum gradients over the learners, through the host. See `GradientSpec.reduce_gradients`."""
     collective = learner.collective
     if collective is None:
@@ -190,7 +190,7 @@ def reduce_gradients(learner: LearnerInternals, gradients: Gradients) -> Gradien
 
 
 @contextmanager
-def exchange_errors(learner: LearnerInternals) -> Iterator[None]:
+def exchange_errors(learner: "Learner") -> Iterator[None]:
     """Around a program: raise the collective's error if a framework raises another error in its place.
 
     Compiled code cannot raise Python exceptions: inductor's error only says that a call failed.
@@ -210,9 +210,7 @@ def exchange_errors(learner: LearnerInternals) -> Iterator[None]:
         raise failure from error
 
 
-def all_reduce_metrics(
-    learner: LearnerInternals, numbers: Mapping[str, Array], columns: Batch
-) -> dict[str, Array]:
+def all_reduce_metrics(learner: "Learner", numbers: Mapping[str, Array], columns: Batch) -> dict[str, Array]:
     """Sum the metrics' means over all learners after a program, so that hooks and schedules see the same on all.
 
     Args:

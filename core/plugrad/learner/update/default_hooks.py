@@ -2,14 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import BatchedProgram
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.update.target_networks import move_targets_after_update
 from plugrad.model_config import ModelSetting
 from plugrad.module_spec import RLModuleSpec
@@ -18,6 +17,9 @@ from plugrad.ops import Variable
 from plugrad.rl_module import RLModule
 from plugrad.training import OnPolicyTraining, Training
 from plugrad.types import Array, ModuleID
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 TIMESTEP = "num_env_steps_sampled_lifetime"
 """The entry of `timesteps` that schedules follow."""
@@ -59,33 +61,33 @@ def get_training_class() -> type[Training]:
 
 
 @hookimpl
-def get_target_parameters(learner: LearnerInternals, module_id: ModuleID, config: Config) -> Collection[str]:
+def get_target_parameters(learner: "Learner", module_id: ModuleID, config: Config) -> Collection[str]:
     """No target network. See `AlgorithmSpec.get_target_parameters`."""
     return ()
 
 
 @hookimpl
 def get_noise_columns(
-    learner: LearnerInternals, module_id: ModuleID, config: Config
+    learner: "Learner", module_id: ModuleID, config: Config
 ) -> Mapping[str, tuple[int, ...]]:
     """No noise. See `AlgorithmSpec.get_noise_columns`."""
     return {}
 
 
 @hookimpl
-def should_module_be_updated(learner: LearnerInternals, module_id: ModuleID, multi_agent_batch: Any) -> bool:
+def should_module_be_updated(learner: "Learner", module_id: ModuleID, multi_agent_batch: Any) -> bool:
     """As `config.policies_to_train` says; None means all. See `LearnerSpec.should_module_be_updated`."""
     trained = learner.config.policies_to_train
     return trained is None or module_id in trained
 
 
 @hookimpl
-def before_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
+def before_gradient_based_update(learner: "Learner", timesteps: Mapping[str, int]) -> None:
     """Nothing. See `AlgorithmSpec.before_gradient_based_update`."""
 
 
 @hookimpl
-def after_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
+def after_gradient_based_update(learner: "Learner", timesteps: Mapping[str, int]) -> None:
     """Move schedules to the timestep, if it is given, and update target networks that are updated after updates.
 
     See `AlgorithmSpec.after_gradient_based_update`.
@@ -96,7 +98,7 @@ def after_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[st
     move_targets_after_update(learner, timestep)
 
 
-def apply_schedules(learner: LearnerInternals, timestep: int, module_id: ModuleID | None = None) -> None:
+def apply_schedules(learner: "Learner", timestep: int, module_id: ModuleID | None = None) -> None:
     """Set learning rates and scheduled coefficients to their values at a timestep.
 
     Args:
@@ -137,7 +139,7 @@ def get_buffers() -> Mapping[str, Variable]:
 
 
 @hookimpl
-def export_onnx(learner: LearnerInternals, module: RLModule) -> bytes:
+def export_onnx(learner: "Learner", module: RLModule) -> bytes:
     """Refuse: there is no exporter. See `BackendSpec.export_onnx`.
 
     Raises:

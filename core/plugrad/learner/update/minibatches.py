@@ -9,7 +9,7 @@ in the step. For programs with static shapes, rows are padded to a few fixed sha
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,10 +21,12 @@ from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import BatchError, ConfigError
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.update.checks import columns_to_numpy
 from plugrad.metrics import SEPARATOR
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class MinibatchSpec:
 
 
 def prepare_batch(
-    learner: LearnerInternals, columns: Batch, checks: BatchChecks
+    learner: "Learner", columns: Batch, checks: BatchChecks
 ) -> tuple[Batch, dict[ModuleID, SampleCount]]:
     """Check a batch and remove rows that `loss_mask` hides.
 
@@ -300,7 +302,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def draw_noise(
-    learner: LearnerInternals, module_id: ModuleID, columns: Mapping[str, Any], steps: int, rows: int
+    learner: "Learner", module_id: ModuleID, columns: Mapping[str, Any], steps: int, rows: int
 ) -> dict[str, Array]:
     """Draw the noise of one module from its stream `noise`, step after step.
 
@@ -333,7 +335,7 @@ def draw_noise(
     return found
 
 
-def find_noise_columns(learner: LearnerInternals, module_id: ModuleID, config: Config) -> Shapes:
+def find_noise_columns(learner: "Learner", module_id: ModuleID, config: Config) -> Shapes:
     """The noise columns of a module.
 
     Args:
@@ -377,7 +379,7 @@ EPSILON = 1e-8
 
 
 def add_step_columns(
-    learner: LearnerInternals,
+    learner: "Learner",
     columns: Batch,
     order: dict[ModuleID, Array],
     standardized: Mapping[ModuleID, Sequence[str]],
@@ -407,7 +409,7 @@ def add_step_columns(
     return {**columns, **made}, {**order, **dict.fromkeys(made, steps)}
 
 
-def as_one_minibatch(learner: LearnerInternals, batch: Batch) -> Batch:
+def as_one_minibatch(learner: "Learner", batch: Batch) -> Batch:
     """Add the step columns to a batch, for a step outside of an update.
 
     Args:
@@ -427,7 +429,7 @@ def as_one_minibatch(learner: LearnerInternals, batch: Batch) -> Batch:
 
 
 def _step_columns(
-    learner: LearnerInternals,
+    learner: "Learner",
     module_id: ModuleID,
     columns: Mapping[str, Any],
     rows: Array,
@@ -442,7 +444,7 @@ def _step_columns(
 
 
 def _standardized(
-    learner: LearnerInternals, columns: Mapping[str, Any], names: Sequence[str], rows: Array
+    learner: "Learner", columns: Mapping[str, Any], names: Sequence[str], rows: Array
 ) -> dict[str, Array]:
     """`{column: float32 [steps, rows, ...]}`; a missing column is skipped here, and the loss reports it."""
     read = {name: columns[name] for name in (*names, Columns.LOSS_MASK) if name in columns}

@@ -5,7 +5,7 @@ it is frozen by intent. So is one that a user's model adds or unfreezes after th
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,15 +16,17 @@ from plugrad.gradients import FlatGradients, Layout, as_flat, joined, layouts_in
 from plugrad.hooks.backend_spec import Capability
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.optimizers import Optimizer, make_optimizer
 from plugrad.schedules import Schedule
 from plugrad.types import ALL_MODULES, ModuleID, ParamRef, Tensor
 
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
+
 
 @hookimpl
-def configure_optimizers(learner: LearnerInternals) -> None:
+def configure_optimizers(learner: "Learner") -> None:
     """One call of `configure_optimizers_for_module` for each module that the backend can train."""
     for module_id in learner.trainable_module_ids:
         if has_parameters(learner, module_id):
@@ -33,7 +35,7 @@ def configure_optimizers(learner: LearnerInternals) -> None:
             )
 
 
-def has_parameters(learner: LearnerInternals, module_id: ModuleID) -> bool:
+def has_parameters(learner: "Learner", module_id: ModuleID) -> bool:
     """Whether a module has parameters to train; a module outside `policies_to_train` needs none.
 
     Args:
@@ -60,7 +62,7 @@ def has_parameters(learner: LearnerInternals, module_id: ModuleID) -> bool:
 
 
 @hookimpl
-def configure_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID, config: Config) -> None:
+def configure_optimizers_for_module(learner: "Learner", module_id: ModuleID, config: Config) -> None:
     """One optimizer, `config.optimizer`, with `config.lr`. See `AlgorithmSpec.configure_optimizers_for_module`."""
     learner.register_optimizer(
         module_id=module_id,
@@ -72,7 +74,7 @@ def configure_optimizers_for_module(learner: LearnerInternals, module_id: Module
 
 @hookimpl
 def register_optimizer(
-    learner: LearnerInternals,
+    learner: "Learner",
     module_id: ModuleID,
     optimizer_name: str,
     optimizer: Any,
@@ -117,7 +119,7 @@ def _check_every(every: Any) -> None:
         )
 
 
-def _modules_with(learner: LearnerInternals, params: Sequence[Any]) -> frozenset[ModuleID]:
+def _modules_with(learner: "Learner", params: Sequence[Any]) -> frozenset[ModuleID]:
     """Ids of the modules that have any of these parameters."""
     own = {id(param) for param in params}
     return frozenset(
@@ -138,7 +140,7 @@ def _zeros(size: int) -> Any:
     return np.zeros(size, np.float32)
 
 
-def _check_free(learner: LearnerInternals, registered: RegisteredOptimizer) -> None:
+def _check_free(learner: "Learner", registered: RegisteredOptimizer) -> None:
     if registered.full_name in learner.registered_optimizers:
         raise OptimizerError(
             f"module {registered.module_id!r} has an optimizer {registered.name!r} already: "
@@ -158,7 +160,7 @@ def _check_free(learner: LearnerInternals, registered: RegisteredOptimizer) -> N
 
 
 @hookimpl
-def get_optimizer(learner: LearnerInternals, module_id: ModuleID, optimizer_name: str) -> Any:
+def get_optimizer(learner: "Learner", module_id: ModuleID, optimizer_name: str) -> Any:
     """Find an optimizer by full name, or by module and short name. See `LearnerSpec.get_optimizer`.
 
     Raises:
@@ -179,7 +181,7 @@ class UnknownOptimizerError(OptimizerError, KeyError):
 
 
 @hookimpl
-def get_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID) -> list[tuple[str, Any]]:
+def get_optimizers_for_module(learner: "Learner", module_id: ModuleID) -> list[tuple[str, Any]]:
     """The optimizers of one module; for `ALL_MODULES` all. See `LearnerSpec.get_optimizers_for_module`."""
     return [
         (each.name, each.optimizer)
@@ -190,7 +192,7 @@ def get_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID) ->
 
 @hookimpl
 def filter_param_dict_for_optimizer(
-    learner: LearnerInternals, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
+    learner: "Learner", param_dict: Mapping[ParamRef, Tensor], optimizer: Any
 ) -> Mapping[ParamRef, Tensor]:
     """The entries of one optimizer; flat gradients stay flat. See `LearnerSpec.filter_param_dict_for_optimizer`."""
     registered = registration_of(learner, optimizer)
@@ -201,7 +203,7 @@ def filter_param_dict_for_optimizer(
     return {ref: param_dict[ref] for ref in registered.refs if param_dict.get(ref) is not None}
 
 
-def registration_of(learner: LearnerInternals, optimizer: Any) -> RegisteredOptimizer:
+def registration_of(learner: "Learner", optimizer: Any) -> RegisteredOptimizer:
     """The `RegisteredOptimizer` of an optimizer.
 
     Args:
@@ -223,7 +225,7 @@ def registration_of(learner: LearnerInternals, optimizer: Any) -> RegisteredOpti
 
 
 def merge_gradients(
-    learner: LearnerInternals, parts: Sequence[Mapping[ParamRef, Tensor]]
+    learner: "Learner", parts: Sequence[Mapping[ParamRef, Tensor]]
 ) -> Mapping[ParamRef, Tensor]:
     """Merge the gradients of several optimizers into one mapping, which is flat if all are.
 
@@ -275,12 +277,12 @@ def check_gradient_names(gradients: Any, layouts: Sequence[Layout], where: str) 
         )
 
 
-def count_parameters(learner: LearnerInternals) -> dict[ModuleID, int]:
+def count_parameters(learner: "Learner") -> dict[ModuleID, int]:
     """The number of trained parameters (tensors, not numbers) of each module that the backend can train."""
     return {each: len(learner.get_parameters(learner.module[each])) for each in learner.trainable_module_ids}
 
 
-def check_no_late_parameters(learner: LearnerInternals, ids: Iterable[ModuleID]) -> None:
+def check_no_late_parameters(learner: "Learner", ids: Iterable[ModuleID]) -> None:
     """Refuse modules that have more parameters than when the learner was built.
 
     Args:
@@ -306,7 +308,7 @@ def check_no_late_parameters(learner: LearnerInternals, ids: Iterable[ModuleID])
             )
 
 
-def freeze_parameters(learner: LearnerInternals, module_id: ModuleID, names: Collection[str]) -> None:
+def freeze_parameters(learner: "Learner", module_id: ModuleID, names: Collection[str]) -> None:
     """Keep parameters at their present values: no optimizer has to step them. See `Learner.freeze_parameters`.
 
     Args:
@@ -346,7 +348,7 @@ def in_layer(parameter: str, layer: str) -> bool:
     return parameter == layer or parameter.startswith(f"{layer}.")
 
 
-def check_all_have_optimizers(learner: LearnerInternals, updated: Collection[ModuleID] | None = None) -> None:
+def check_all_have_optimizers(learner: "Learner", updated: Collection[ModuleID] | None = None) -> None:
     """Refuse trainable parameters that no optimizer steps and that are not frozen by intent.
 
     Modules outside `policies_to_train` may have some. A learner without any optimizer may get them after the build, so
@@ -393,6 +395,6 @@ def check_all_have_optimizers(learner: LearnerInternals, updated: Collection[Mod
         )
 
 
-def _refs(learner: LearnerInternals, module_id: ModuleID) -> list[str]:
+def _refs(learner: "Learner", module_id: ModuleID) -> list[str]:
     """Names of a module's trainable parameters; one that modules share has the name of the first."""
     return [learner.get_param_ref(param) for param in learner.get_parameters(learner.module[module_id])]

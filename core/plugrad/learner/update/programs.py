@@ -4,12 +4,11 @@ import logging
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugrad.batch import Batch
 from plugrad.hooks.backend_spec import BackendSpec, Capability, Program, StepContext
 from plugrad.hooks.read_numbers import ReadNumbers
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import why_not_here
 from plugrad.learner.state.buffers import plugin_variables
 from plugrad.learner.state.components import find_made_variables, state_variables
@@ -17,6 +16,9 @@ from plugrad.learner.update.checks import columns_to_numpy
 from plugrad.learner.update.minibatches import Order, chunks, pad_rows
 from plugrad.learner.update.step import Reads, make_step
 from plugrad.types import GRADIENT_STEPS, Array, ModuleBatches, ModuleID, Tensor
+
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
 log = logging.getLogger("plugrad")
 STEPS_OF_A_PROGRAM: Final = 200
@@ -32,7 +34,7 @@ class Programs:
         learner: the learner, with modules and optimizers.
     """
 
-    def __init__(self, learner: LearnerInternals) -> None:
+    def __init__(self, learner: "Learner") -> None:
         self._learner = learner
         self._made: dict[Hashable, PreparedProgram] = {}
         self._num_loads: list[int] = []
@@ -135,7 +137,7 @@ class PreparedProgram:
         reads: the columns that it reads; empty until it has run.
     """
 
-    def __init__(self, learner: LearnerInternals, program: Program, reads: Reads) -> None:
+    def __init__(self, learner: "Learner", program: Program, reads: Reads) -> None:
         self.program, self.reads = program, reads
         self._learner = learner
         self._first_orders: dict[Hashable, Mapping[ModuleID, Sequence[str]]] = {}
@@ -190,14 +192,14 @@ def _padded(columns: Mapping[str, Array]) -> dict[str, Array]:
     return {column: pad_rows(values) for column, values in columns.items()}
 
 
-def _converts_as_the_backend(learner: LearnerInternals) -> bool:
+def _converts_as_the_backend(learner: "Learner") -> bool:
     """Whether no class or plugin changes the result of `convert_batch_type`."""
     method = BackendSpec._convert_batch_type.__name__
     own = getattr(type(learner), method) is getattr(BackendSpec, method)
     return own and not learner._hooks.is_changed(method.lstrip("_"), vars(learner).get(method))
 
 
-def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
+def has_weights_without_optimizer(learner: "Learner", module_id: ModuleID) -> bool:
     """Whether a module has trainable weights that no optimizer steps; a program may have them as constants.
 
     Args:
@@ -210,14 +212,14 @@ def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID
     return learner.num_parameters.get(module_id, 0) > len(_stepped_names(learner, module_id))
 
 
-def _stepped_names(learner: LearnerInternals, module_id: ModuleID) -> set[str]:
+def _stepped_names(learner: "Learner", module_id: ModuleID) -> set[str]:
     """The names in `module.get_state()` of a module's weights that optimizers step."""
     prefix = f"{module_id}/"
     refs = [ref for layout in learner.layouts for ref in layout.refs]
     return {ref.removeprefix(prefix) for ref in refs if ref.startswith(prefix)}
 
 
-def digest_without_optimizer(learner: LearnerInternals) -> str:
+def digest_without_optimizer(learner: "Learner") -> str:
     """A hash of all modules' trainable weights that no optimizer steps.
 
     Args:

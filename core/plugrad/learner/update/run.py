@@ -6,7 +6,7 @@ from functools import partial
 from math import isfinite
 from numbers import Real
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugrad import batch as batches
 from plugrad.batch.checks import BatchChecks
@@ -14,7 +14,6 @@ from plugrad.batch.forms import SampleCount
 from plugrad.columns import Columns
 from plugrad.episodes import num_env_steps
 from plugrad.errors import BatchError
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.structured_observations import batch_in_rows, episodes_in_rows
 from plugrad.learner.state.buffers import average_buffers
 from plugrad.learner.state.state import Snapshot
@@ -54,6 +53,9 @@ from plugrad.learner.update.programs import PreparedProgram, Programs
 from plugrad.learner.update.step import Reads
 from plugrad.types import ALL_MODULES, GRADIENT_STEPS, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
+
 STEP_HOOKS = {"update", "differentiate", "compute_gradients", "postprocess_gradients", "apply_gradients"}
 """Where none of these is an author's, a gradient step changes the modules of its minibatch alone."""
 
@@ -66,7 +68,7 @@ class UpdateRun:
         programs: its programs; None: they are made here.
     """
 
-    def __init__(self, learner: LearnerInternals, programs: Programs | None = None) -> None:
+    def __init__(self, learner: "Learner", programs: Programs | None = None) -> None:
         self._learner = learner
         self._checks = BatchChecks()
         self._programs = programs or Programs(learner)
@@ -390,7 +392,7 @@ def _not_undone(changed: Sequence[ModuleID]) -> str:
     )
 
 
-def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:
+def _nothing_to_train_error(learner: "Learner", rows: Mapping[ModuleID, int]) -> BatchError:
     """Why no module of a batch is trained: no rows are left, or no module with rows should be trained."""
     if not any(rows.values()):
         module_id = next(iter(rows))

@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plugrad.batch import Rows
 from plugrad.errors import LossError, did_you_mean
@@ -20,7 +20,6 @@ from plugrad.gradients import (
 )
 from plugrad.hooks.backend_spec import Step, StepContext
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.buffers import copy_buffers, restore_buffers
 from plugrad.learner.update.broadcast_check import ShapeCheck
 from plugrad.learner.update.checks import NONFINITE, NONFINITE_KEY, PARAMETER
@@ -39,6 +38,9 @@ from plugrad.ops import Ops, Variable
 from plugrad.schedules import ConfigView
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
+
 Answer: TypeAlias = tuple[Mapping[ModuleID, Tensor], Any, Gradients]
 """Losses, outputs of the forward passes, gradients."""
 PartWeights: TypeAlias = Mapping[ModuleID, Tensor] | None
@@ -48,7 +50,7 @@ Reads = set[tuple[ModuleID, str]]
 _PLAIN = StepContext()
 
 
-def make_step(learner: LearnerInternals, reads: Reads) -> Step:
+def make_step(learner: "Learner", reads: Reads) -> Step:
     """Make the step function, which a backend loops over or compiles.
 
     Args:
@@ -87,7 +89,7 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Step:
 
 
 @contextmanager
-def forward_passes(learner: LearnerInternals, run: Callable[..., dict[str, Tensor]]) -> Iterator[None]:
+def forward_passes(learner: "Learner", run: Callable[..., dict[str, Tensor]]) -> Iterator[None]:
     """While it lasts, `run(module_id, forward, batch, **kwargs)` computes what a module's `forward_train` computes.
 
     Not in place of the public method: that one sets the mode, checks, and may be a user's.
@@ -103,9 +105,7 @@ def forward_passes(learner: LearnerInternals, run: Callable[..., dict[str, Tenso
 
 
 @hookimpl
-def update(
-    learner: LearnerInternals, batch: ModuleBatches
-) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
+def update(learner: "Learner", batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
     """Forward, losses, gradients (of each part of an accumulated batch), reduce, postprocess, finite check, apply.
 
     See `LearnerSpec.update`.
@@ -135,7 +135,7 @@ def update(
 
 
 def _finish(
-    learner: LearnerInternals,
+    learner: "Learner",
     batch: ModuleBatches,
     layouts: Sequence[Layout],
     buffers: Sequence[tuple[Variable, Tensor]],
@@ -165,7 +165,7 @@ def _finish(
         return dict(metrics)
 
 
-def _move_targets(learner: LearnerInternals, batch: ModuleBatches) -> None:
+def _move_targets(learner: "Learner", batch: ModuleBatches) -> None:
     """Update the target networks of trained modules, if they are updated with gradient steps."""
     for module_id in batch:
         if module_id in learner.targets:
@@ -173,7 +173,7 @@ def _move_targets(learner: LearnerInternals, batch: ModuleBatches) -> None:
 
 
 def _forward_and_losses(
-    learner: LearnerInternals, batch: ModuleBatches, weights: PartWeights
+    learner: "Learner", batch: ModuleBatches, weights: PartWeights
 ) -> tuple[dict[ModuleID, Tensor], Any]:
     if learner.shape_check.is_done:
         losses, fwd_out = _compute(learner, batch)
@@ -186,7 +186,7 @@ def _forward_and_losses(
     return dict(losses), fwd_out
 
 
-def _compute(learner: LearnerInternals, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
+def _compute(learner: "Learner", batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
     fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
     losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
     _check_losses(learner, losses, batch)
@@ -195,7 +195,7 @@ def _compute(learner: LearnerInternals, batch: ModuleBatches) -> tuple[dict[Modu
 
 
 def _report_losses(
-    learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor], finite: Tensor
+    learner: "Learner", losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor], finite: Tensor
 ) -> None:
     for module_id, loss in losses.items():
         learner.register_metric(module_id, TOTAL_LOSS_KEY, loss)
@@ -205,7 +205,7 @@ def _report_losses(
     learner.register_metric(ALL_MODULES, NONFINITE_KEY, 1.0 - learner.ops.cast(finite, "float32"))
 
 
-def _report_parameters(learner: LearnerInternals, gradients: Sequence[Gradients]) -> None:
+def _report_parameters(learner: "Learner", gradients: Sequence[Gradients]) -> None:
     """Report 1 for each parameter whose gradient is not finite: before postprocessing, and after it."""
     ops = learner.ops
     for prefix, each in zip(PARAMETER, gradients, strict=True):
@@ -215,7 +215,7 @@ def _report_parameters(learner: LearnerInternals, gradients: Sequence[Gradients]
                 learner.register_metric(ALL_MODULES, f"{prefix}{ref}", 1.0 - finite)
 
 
-def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) -> None:
+def _check_losses(learner: "Learner", losses: Any, batch: ModuleBatches) -> None:
     """Refuse losses of unknown modules, and losses that are not scalar tensors. A module may be left out."""
     if not isinstance(losses, Mapping) or not losses:
         raise LossError(f"compute_losses: expected {{module_id: scalar loss}}, found {losses!r:.100}")
@@ -273,7 +273,7 @@ def _all_finite(
 
 @hookimpl
 def compute_losses(
-    learner: LearnerInternals, fwd_out: ModuleBatches, batch: ModuleBatches
+    learner: "Learner", fwd_out: ModuleBatches, batch: ModuleBatches
 ) -> dict[ModuleID, Tensor]:
     """One `compute_loss_for_module` per module of the batch. See `LearnerSpec.compute_losses`."""
     losses = {}
@@ -286,7 +286,7 @@ def compute_losses(
 
 
 @hookimpl
-def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> Gradients:
+def postprocess_gradients(learner: "Learner", gradients_dict: Gradients) -> Gradients:
     """Pass each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`.
 
     See `LearnerSpec.postprocess_gradients`.
@@ -310,7 +310,7 @@ def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) 
     return merge_gradients(learner, parts)
 
 
-def _check_names_of_module(learner: LearnerInternals, gradients: Gradients, module_id: ModuleID) -> None:
+def _check_names_of_module(learner: "Learner", gradients: Gradients, module_id: ModuleID) -> None:
     """Check names. Flat gradients are skipped: they are checked when computed and before they are applied."""
     if isinstance(gradients, FlatGradients):
         return
@@ -320,7 +320,7 @@ def _check_names_of_module(learner: LearnerInternals, gradients: Gradients, modu
 
 @hookimpl
 def postprocess_gradients_for_module(
-    learner: LearnerInternals,
+    learner: "Learner",
     module_id: ModuleID,
     config: ConfigView,
     module_gradients_dict: Mapping[ParamRef, Tensor],
@@ -342,13 +342,13 @@ def postprocess_gradients_for_module(
 
 
 @hookimpl
-def get_clip_function(learner: LearnerInternals) -> Clip:
+def get_clip_function(learner: "Learner") -> Clip:
     """`clip_gradients` over the backend's ops."""
     return partial(clip_gradients, learner.ops)
 
 
 @hookimpl
-def apply_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> None:
+def apply_gradients(learner: "Learner", gradients_dict: Gradients) -> None:
     """Step every optimizer that has a gradient, with the core's formula. See `LearnerSpec.apply_gradients`.
 
     A missing or None gradient counts as zero if other parameters of its optimizer have gradients.
@@ -360,7 +360,7 @@ def apply_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> Non
 
 
 def accumulate_gradients(
-    learner: LearnerInternals,
+    learner: "Learner",
     batch: ModuleBatches,
     differentiate: Callable[[ModuleBatches, PartWeights], Answer],
 ) -> Answer:
@@ -394,7 +394,7 @@ def accumulate_gradients(
     return losses, outputs, FlatGradients(learner.ops, list(slopes.items()))
 
 
-def _part_weights(learner: LearnerInternals, n: int) -> PartWeights:
+def _part_weights(learner: "Learner", n: int) -> PartWeights:
     if learner.part_weights is None:
         return None
     return {module_id: learner.part_weights[module_id][n] for module_id in learner.part_weights}

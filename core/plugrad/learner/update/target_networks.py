@@ -19,7 +19,7 @@ from plugrad.ops import Variable
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 if TYPE_CHECKING:
-    from plugrad.learner.internals import LearnerInternals
+    from plugrad.learner.learner import Learner
 
 LAST_TARGET_UPDATE_TS = "last_target_update_ts"
 LAST_TARGET_UPDATE_ROWS = "last_target_update_rows"
@@ -47,7 +47,7 @@ class TargetNetwork:
 
     def __init__(
         self,
-        learner: "LearnerInternals",
+        learner: "Learner",
         module_id: ModuleID,
         names: Collection[str],
         every: int | None = None,
@@ -213,9 +213,7 @@ class TargetNetwork:
         return ref.removeprefix(f"{self._module_id}/")
 
 
-def make_target_network(
-    learner: "LearnerInternals", module_id: ModuleID, config: Config
-) -> TargetNetwork | None:
+def make_target_network(learner: "Learner", module_id: ModuleID, config: Config) -> TargetNetwork | None:
     """The target network of a module.
 
     Args:
