@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from plugrad import hookimpl
 from plugrad.errors import BatchError, CheckpointError, ConfigError, NonFiniteError, NotUndoneError
 from plugrad.testing.tiny_learners import (
     ActorCriticLearner,
+    digest,
     tiny_batch,
     tiny_config,
     tiny_learner,
@@ -119,3 +121,34 @@ def test_a_group_of_learners_refuses_undo_false(backend):
     config = tiny_config(backend, undo=False).learners(num_learners=2)
     with pytest.raises(ConfigError, match="undo=False"):
         config.build_learner_group()
+
+
+class LoadsAndFails:
+    """Loads weights into the module that the update does not train, and raises when it ends."""
+
+    def __init__(self):
+        self.copied = 0
+
+    @hookimpl(wrapper=True)
+    def snapshot_variables(self, variables):
+        self.copied += len(variables)
+        return (yield)
+
+    @hookimpl
+    def update_begun(self, learner):
+        self.before_load = self.copied
+        learner.set_weights({"b": learner.get_weights()["a"]})
+
+    @hookimpl
+    def update_ended(self):
+        raise ZeroDivisionError
+
+
+def test_a_failed_update_undoes_its_modules_and_what_a_listener_loaded_into_another(backend):
+    plugin = LoadsAndFails()
+    learner = tiny_learner(backend, plugins=[plugin], modules=("a", "b"))
+    before = digest(learner.get_state())
+    with pytest.raises(ZeroDivisionError):
+        learner.update({"a": tiny_batch()})
+    assert digest(learner.get_state()) == before
+    assert 0 < plugin.before_load < plugin.copied, "the other module was not left out of the first copy"
