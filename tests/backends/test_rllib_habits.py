@@ -161,7 +161,6 @@ def test_update_without_arguments_takes_the_configs_minibatches_and_epochs(backe
     assert digest(one.get_weights()) != digest(other.get_weights())
 
 
-@pytest.mark.costly("jax")
 def test_rows_are_counted_once_however_many_epochs_train_on_them(backend):
     learner = build(backend)
     for number in (1, 2):
