@@ -4,10 +4,11 @@ import sys
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from plugrad import hookimpl
-from plugrad.errors import PluginError, UnknownParameterError
+from plugrad.errors import OptimizerError, PluginError, UnknownParameterError
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.manager import HookManager, Plugin, has_one_answer, specifications
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_batch, tiny_config, tiny_learner
@@ -46,6 +47,20 @@ def frames_below(call, *, until: str) -> int:
     finally:
         sys.setprofile(None)
     return found[0]
+
+
+def test_a_hook_that_is_called_without_a_config_gets_that_of_its_module():
+    learner = tiny_learner("numpy", grad_clip=0.5, grad_clip_by="value")
+    parameters = learner.get_parameters(learner.module["default_policy"])
+    gradients = {learner.get_param_ref(each): 2.0 * np.ones_like(each.numpy()) for each in parameters}
+    clipped = learner.postprocess_gradients_for_module(
+        module_id="default_policy", module_gradients_dict=gradients
+    )
+    assert clipped.keys() == gradients.keys()
+    assert all((np.asarray(each) == 0.5).all() for each in clipped.values())
+    assert learner.get_noise_columns("default_policy") == {}
+    with pytest.raises(OptimizerError, match="'default_optimizer' already"):
+        learner.configure_optimizers_for_module("default_policy")
 
 
 def test_a_hook_that_nobody_wraps_is_one_call_of_the_provider():

@@ -442,10 +442,13 @@ def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin])
 
 
 def _only_calls_provider(cls: type[Any], base: type[Any], method: str) -> bool:
-    """Whether the method that declares a hook is not overridden."""
+    """Whether the method that declares a hook is not overridden, and does nothing but call its provider."""
     declared = getattr(base, method)
+    if getattr(cls, method) is not declared or "specification" not in vars(declared):
+        return False
     is_adapted = hasattr(declared, "__wrapped__")  # by the plugin of older names: it takes `hps=`, too
-    return getattr(cls, method) is declared and "specification" in vars(declared) and not is_adapted
+    fills_in = set(declared.__code__.co_names) != {"_provide"}  # such as the module's config
+    return not is_adapted and not fills_in
 
 
 def _end_of_chain(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
