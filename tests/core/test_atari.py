@@ -90,7 +90,7 @@ def test_data_sets_have_whole_games_for_their_own_rewards(games, tmp_path):
     recorder = EpisodeRecorder(tmp_path, **spaces)
     recorder.add(chunks)  # lives of one game in one sample, too
     returns = [each.get_return() for each in recorder._waiting]
-    finished = sampler._metrics.get_state()["finished_returns"]
+    finished = sampler.get_state()["finished_returns"]
     assert sorted(returns) == sorted(finished.tolist())
 
 
