@@ -1,0 +1,165 @@
+"""Mutants: each of the twelve mistakes is found in a source text, changes what it says and nothing else."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from mutant_runs import KILLED, SURVIVED, TIMED_OUT, Trials, affected_tests
+from mutant_sites import OPERATORS, sites_in
+from mutants import draw, packages
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = '''"""A text - it has x[1:] and x.copy()."""
+
+__all__ = ["float32"[:1]]
+if TYPE_CHECKING:
+    NAMES = NAMES[1:]
+
+
+class Sample(Base):
+    limit: Literal[1 - 2] = 3
+
+    def step(self, x: "a - b", mask) -> Array[1:]:
+        """Not ops.stop_gradient(x)."""
+        if x < 3:
+            raise ValueError(f"{x - 1} is below" + str(x - 1))
+        _log.info("rows %d", x - 1)
+        y = ops.stop_gradient(x)
+        kept = self.state.copy()
+        loss = self.loss(y) - (  # minus - of course
+            kept["größe"])
+        loss = ops.mean(loss, axis=-1) * weight
+        self.apply(
+            np.asarray(ops.where(mask, loss, 0.0), np.float64),
+        )
+        self.weights_version += 1
+        with self._lock, suppress(OSError):
+            self.collective.barrier()
+        return compute(loss, y)
+'''
+APPLY = """self.apply(
+            np.asarray(ops.where(mask, loss, 0.0), np.float64),
+        )"""
+COUNT = "self.weights_version += 1"
+CHANGES = {
+    "sign": [("-", "+"), ("+", "-")],
+    "off by one": [("<", "<=")],
+    "missing stop_gradient": [("ops.stop_gradient(x)", "x")],
+    "missing copy": [("self.state.copy()", "self.state")],
+    "dropped mask": [("ops.where(mask, loss, 0.0)", "loss")],
+    "swapped order": [(f"{APPLY}\n        {COUNT}", f"{COUNT}\n        {APPLY}"), ("loss, y", "y, loss")],
+    "dtype": [("np.float64", "np.float32")],
+    "missing lock": [("self._lock, ", "")],
+    "missing barrier or sync": [("self.collective.barrier()", "pass")],
+    "stale cache or version": [(COUNT, "pass")],
+    "wrong axis of a mean": [("-1", "0")],
+    "unscaled share": [("ops.mean(loss, axis=-1) * weight", "ops.mean(loss, axis=-1)")],
+}
+"""`{mistake: [(what stands in the sample, what would)]}`: all sites that it has."""
+SIGN = """def negative(x):
+    return -sum(x)
+
+
+def rest(x):
+    return x[1:]
+"""
+TEST_OF_SIGN = """from plugrad.sign import negative
+
+
+def test_that_fails_in_any_case():
+    assert negative([1]) == 2
+
+
+def test_negative():
+    assert negative([1]) == -1
+"""
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_mistake_changes_what_it_says_and_nothing_else(operator):
+    code = SAMPLE.encode()
+    sites = [each for each in sites_in("sample.py", SAMPLE) if each.operator == operator]
+    assert [(code[each.start : each.end].decode(), each.new) for each in sites] == CHANGES[operator]
+    for site in sites:
+        before, after = code[: site.start].decode(), code[site.end :].decode()
+        assert site.changed(SAMPLE) == before + site.new + after
+        assert site.line == before.count("\n") + 1
+
+
+@pytest.fixture(scope="module")
+def among():
+    return packages(ROOT)
+
+
+def test_mutants_of_this_checkout_are_python_and_differ_from_it(among):
+    drawn = draw(among, seed=1, number=30)
+    assert len({*drawn}) == 30
+    for site in drawn:
+        text = (ROOT / site.path).read_text(encoding="utf-8")
+        compile(site.changed(text), site.path, "exec")
+        assert site.changed(text) != text
+
+
+def test_equal_seeds_draw_equal_mutants(among):
+    drawn = draw(among, seed=1, number=30)
+    assert draw(among, seed=1, number=40)[:30] == drawn
+    assert draw(among, seed=2, number=30) != drawn
+
+
+def test_every_mistake_can_be_made_in_the_core(among):
+    (core,) = (each for each in among if each.name == "plugrad")
+    assert {*core.sites} == {*OPERATORS}
+
+
+def test_which_tests_could_notice(tmp_path):
+    files = {
+        "core/plugrad/disk/__init__.py": "from plugrad.disk.files import write",
+        "core/plugrad/disk/files.py": "def write(): ...",
+        "core/plugrad/disk/folders.py": "",
+        "core/plugrad/saving.py": "from plugrad.disk import write",
+        "backends/plugrad_jax/ops.py": "",
+        "tests/core/test_folders.py": "from plugrad.disk.folders import make",
+        "tests/core/test_helped.py": "from saving_helper import save",
+        "tests/core/test_saving.py": "import plugrad.saving",
+        "tests/core/test_types.py": "import plugrad.types",
+        "tests/backends/test_ops.py": "def test_ops(backend): ...",
+        "tests/saving_helper.py": "from plugrad.disk import write",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert affected_tests(tmp_path, "core/plugrad/disk/files.py") == [
+        ["tests/core/test_helped.py", "tests/core/test_folders.py"],
+        ["tests/core/test_saving.py"],
+    ]
+    assert affected_tests(tmp_path, "backends/plugrad_jax/ops.py") == [[], ["tests/backends/test_ops.py"]]
+
+
+@pytest.fixture
+def trials(tmp_path, monkeypatch):
+    """`trials(limit_s)`: of a checkout of two functions, and a test of one of them."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take time to import
+    files = {
+        "core/plugrad/__init__.py": "",
+        "core/plugrad/sign.py": SIGN,
+        "tests/core/test_sign.py": TEST_OF_SIGN,
+    }
+    for name, text in files.items():
+        (tmp_path / "checkout" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "checkout" / name).write_text(text)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path / "checkout", check=True)
+    (tmp_path / "scratch").mkdir()
+    return lambda limit_s: Trials(tmp_path / "checkout", tmp_path / "scratch", "torch", limit_s)
+
+
+def test_a_mutant_is_killed_by_a_test_that_passes_without_the_mistake(trials):
+    tried = trials(60.0)
+    found = {site.operator: tried.try_site(site) for site in sites_in("core/plugrad/sign.py", SIGN)}
+    assert {operator: (each.kind, each.by) for operator, each in found.items()} == {
+        "sign": (KILLED, "tests/core/test_sign.py::test_negative"),
+        "off by one": (SURVIVED, ""),
+    }
+
+
+def test_tests_that_take_too_long_decide_nothing(trials):
+    assert trials(0.0).try_site(sites_in("core/plugrad/sign.py", SIGN)[0]).kind == TIMED_OUT

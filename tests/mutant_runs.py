@@ -1,0 +1,282 @@
+"""Run the tests that could notice a mistake, on a copy of the checkout that has it."""
+
+import ast
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+from time import monotonic
+
+from mutant_sites import Site
+
+KILLED, SURVIVED, TIMED_OUT, NO_TESTS = "killed", "survived", "timed out", "no tests"
+ROOTS = ("core", "backends", "plugins")
+PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "--durations=0", "-p", "no:cacheprovider")
+PASSED = (0, 5)
+"""Exit statuses of pytest: all tests passed; there was none to run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant.
+
+    Args:
+        kind: `KILLED`; `SURVIVED`; `TIMED_OUT`: the tests were not done; `NO_TESTS`: none were found.
+        by: the test that failed, the file that did not import, or that pytest itself failed.
+        seconds: how long its tests ran.
+    """
+
+    kind: str
+    by: str
+    seconds: float
+
+
+class Trials:
+    """Trials of mutants, each in a new copy of a checkout.
+
+    Args:
+        root: the checkout.
+        scratch: an empty folder for the copies.
+        backend: what the tests of backends run on; those of a changed backend run on that one.
+        limit_s: for all tests of one mutant.
+        affected: `{source file: test files}`, relative to `root`; None: by what tests import.
+
+    Raises:
+        RuntimeError: tests in a copy would import plugrad from elsewhere.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        scratch: Path,
+        backend: str,
+        limit_s: float,
+        affected: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self._root, self._scratch, self._backend, self._limit_s = root, scratch, backend, limit_s
+        self._affected = affected
+        self._unchanged = self._copy()
+        self._passing: set[tuple[str, str]] = set()
+        """Tests, with the backends under test, that pass without a mistake."""
+        self._failing: set[tuple[str, str]] = set()
+        """Those that do not, which prove nothing."""
+        program = "import plugrad; print(plugrad.__file__)"
+        _, found = self._python(self._unchanged, "", ("-c", program), None)
+        if not Path(found.strip()).is_relative_to(self._unchanged):
+            raise RuntimeError(f"a copy in {self._unchanged} would test plugrad of {found}")
+
+    def try_site(self, site: Site) -> Outcome:
+        """Make one mistake and run the tests: near ones first, and of these first those that need no framework."""
+        folder, start = self._copy(), monotonic()
+        path = folder / site.path
+        path.write_text(site.changed(path.read_text(encoding="utf-8")), encoding="utf-8")
+        own = re.match(r"backends/plugrad_(\w+)/", site.path)
+        backend = own[1] if own else self._backend
+        table = self._affected
+        tiers = affected_tests(self._root, site.path) if table is None else [list(table.get(site.path, ()))]
+        try:
+            for tier in tiers:
+                core = [each for each in tier if each.startswith("tests/core/")]
+                others = [each for each in tier if each not in core]
+                for backends, files in (("", core), (backend, others)):
+                    if killer := self._killer(folder, backends, files, start + self._limit_s):
+                        return Outcome(KILLED, killer, round(monotonic() - start, 1))
+        except subprocess.TimeoutExpired:
+            return Outcome(TIMED_OUT, "", round(monotonic() - start, 1))
+        finally:
+            shutil.rmtree(folder)
+        return Outcome(SURVIVED if any(tiers) else NO_TESTS, "", round(monotonic() - start, 1))
+
+    def _killer(self, folder: Path, backends: str, files: Sequence[str], end: float) -> str | None:
+        """The test that fails there, also alone, and passes without the mistake."""
+        proves_nothing = {test for test, where in self._failing if where == backends}
+        while rest := [each for each in files if each not in proves_nothing]:
+            options = [f"--deselect={test}" for test in sorted(proves_nothing) if "::" in test]
+            status, said = self._python(folder, backends, (*PYTEST, *options, *rest), end)
+            if status in PASSED:
+                return None
+            test = first_failure(said)
+            if test is None:  # it could not even begin, or its process died
+                unchanged, _ = self._python(
+                    self._unchanged, backends, (*PYTEST, "--collect-only", *rest), None
+                )
+                if unchanged in PASSED:
+                    return f"pytest, exit status {status}"
+                raise RuntimeError(f"pytest collects no tests without a mistake either:\n{said}")
+            if test in proves_nothing:
+                raise RuntimeError(f"{test} is deselected and fails:\n{said}")
+            if self._passes_unchanged(test, backends):
+                alone, _ = self._python(folder, backends, (*PYTEST, test), end)
+                if alone not in PASSED:
+                    return test
+            proves_nothing.add(test)
+        return None
+
+    def _passes_unchanged(self, test: str, backends: str) -> bool:
+        """Whether a test passes, or a file is collected, without a mistake."""
+        key = test, backends
+        if key not in self._passing | self._failing:
+            only_collect = () if "::" in test else ("--collect-only",)
+            status, _ = self._python(self._unchanged, backends, (*PYTEST, *only_collect, test), None)
+            (self._passing if status in PASSED else self._failing).add(key)
+        return key in self._passing
+
+    def _copy(self) -> Path:
+        """A new copy of what git tracks, and of what it would if it were added."""
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=self._root,
+            capture_output=True,
+            check=True,
+        )
+        folder = Path(mkdtemp(dir=self._scratch)).resolve()
+        for name in {*os.fsdecode(listed.stdout).split("\0")} - {""}:
+            if (self._root / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self._root / name, folder / name)
+        return folder
+
+    def _python(
+        self, folder: Path, backends: str, arguments: Sequence[str], end: float | None
+    ) -> tuple[int, str]:
+        """The exit status of a Python that imports what is in the copy, and what it printed.
+
+        Whatever it started ends with it.
+
+        Raises:
+            subprocess.TimeoutExpired: it is still running at the end.
+        """
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder / each) for each in ROOTS)}
+        environment |= {"PLUGRAD_TEST_BACKENDS": backends, "PYTHONDONTWRITEBYTECODE": "1"}
+        with TemporaryFile("w+") as said:  # a pipe would stay open as long as any process that a test left
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=folder,
+                env=environment,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(None if end is None else max(0.0, end - monotonic()))
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            said.seek(0)
+            return status, said.read()
+
+
+def first_failure(said: str) -> str | None:
+    """The first test, or file, that pytest's summary says failed; None if pytest itself did."""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+(?: (?!- ).*?)??)(?: - .*)?$", said, re.MULTILINE)
+    return found[1] if found else None
+
+
+def affected_tests(root: Path, path: str) -> list[list[str]]:
+    """The test files that could notice a change of a source file.
+
+    A package is a folder or a top-level file of the core, a whole backend or a plugin. A test imports what its helpers
+    import, too.
+
+    Args:
+        root: the checkout.
+        path: the source file, relative to it.
+
+    Returns:
+        Paths relative to it. First those that import the module or another one of its package, the nearest modules
+        first; then those that import a package which imports this one, and of a changed backend all of tests/backends.
+    """
+    module = module_of(path)
+    parts, package = module.split("."), package_of(module)
+    users = importers(root).get(package, set())
+    distances: dict[str, int] = {}
+    far: list[str] = []
+    for folder in ("core", "backends", "plugins", "group"):
+        for test in sorted((root / "tests" / folder).glob("test_*.py")):
+            names, file = names_of_test(root, test), test.relative_to(root).as_posix()
+            near = [_common(parts, name.split(".")) for name in names if package_of(name) == package]
+            if module in test.read_text(encoding="utf-8"):
+                near.append(len(parts))  # also in a program that it starts
+            if near:
+                distances[file] = len(parts) - max(near)
+            elif not users.isdisjoint(map(package_of, names)) or (
+                path.startswith("backends/") and folder == "backends"
+            ):
+                far.append(file)
+    return [sorted(distances, key=distances.__getitem__), far]
+
+
+def module_of(path: str) -> str:
+    """`plugrad.batch.checks` of `core/plugrad/batch/checks.py`."""
+    return ".".join(Path(path).with_suffix("").parts[1:]).removesuffix(".__init__")
+
+
+def package_of(module: str) -> str:
+    """`plugrad.batch` of `plugrad.batch.checks`, `plugrad_ppo` of `plugrad_ppo.loss`."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] == "plugrad" else parts[0]
+
+
+@cache
+def importers(root: Path) -> dict[str, set[str]]:
+    """`{package: packages that import it}`."""
+    found: dict[str, set[str]] = {}
+    for path in (each for folder in ROOTS for each in sorted((root / folder).rglob("*.py"))):
+        own = package_of(module_of(path.relative_to(root).as_posix()))
+        for module, name in imports(path) if "templates" not in path.parts else ():
+            found.setdefault(package_of(defined_as(root, module, name)), set()).add(own)
+    return {package: users - {package, "plugrad"} for package, users in found.items()}
+
+
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many parts two names begin with in common."""
+    return next((n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first))
+
+
+@cache
+def names_of_test(root: Path, path: Path) -> frozenset[str]:
+    """The whole paths of what a test file, and the files of `tests/` that it imports, import of plugrad's packages."""
+    waiting, seen, found = [path], {path}, set()
+    while waiting:
+        for module, name in imports(waiting.pop()):
+            found.add(defined_as(root, module, name))
+            for folder in (path.parent, root / "tests"):
+                helper = folder / f"{module}.py"
+                if helper.exists() and helper not in seen:
+                    seen.add(helper)
+                    waiting.append(helper)
+    return frozenset(name for name in found if name.startswith("plugrad"))
+
+
+def defined_as(root: Path, module: str, name: str) -> str:
+    """The whole path of an imported name in the module that defines it, not in a package that gives it, too."""
+    for folder in ROOTS:
+        init = root / folder / module.replace(".", "/") / "__init__.py"
+        if name and init.exists():
+            for origin, exported in imports(init):
+                if exported == name and origin != module:
+                    return defined_as(root, origin, name)
+    return f"{module}.{name}".rstrip(".")
+
+
+@cache
+def imports(path: Path) -> tuple[tuple[str, str], ...]:
+    """`(module, name)` of each import of a file; the name of a whole module is empty."""
+
+    def found() -> Iterator[tuple[str, str]]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                yield from ((each.name, "") for each in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield from ((node.module, each.name) for each in node.names)
+
+    return tuple(found())
