@@ -27,7 +27,7 @@ def values_of(variables: Sequence[tf.Variable]) -> list[Any]:
     they are read one by one.
     """
     execute, context = versions.EXECUTE.find(), versions.CONTEXT.find()
-    if execute is None or context is None:
+    if execute is None or context is None or not variables:  # the operation takes at least one
         return [value_of(each) for each in variables]
     handles = [each.handle for each in variables]
     dtypes = tuple(each.dtype.as_datatype_enum for each in variables)
