@@ -12,7 +12,7 @@ from plugrad.spaces import register
 LENGTH = 4
 
 
-class Bearing(Space[Any]):
+class Orientation(Space[Any]):
     """Angles in degrees, of which 359 and 1 are near each other.
 
     Args:
@@ -30,10 +30,10 @@ class Bearing(Space[Any]):
         return np.shape(x) == () and 0 <= float(x) < 360 and float(x) % self.step == 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Bearing) and other.step == self.step
+        return isinstance(other, Orientation) and other.step == self.step
 
     def __repr__(self) -> str:
-        return f"Bearing({self.step})"
+        return f"Orientation({self.step})"
 
 
 class Word(Space[Any]):
@@ -60,21 +60,21 @@ class Word(Space[Any]):
         return f"Word{self.words}"
 
 
-def arrow(space: Bearing, degrees: Any) -> Any:
+def arrow(space: Orientation, degrees: Any) -> Any:
     return np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
 
 
-def degrees(space: Bearing, arrow: Any) -> Any:
+def degrees(space: Orientation, arrow: Any) -> Any:
     return np.float64(np.rint(np.rad2deg(np.arctan2(arrow[1], arrow[0])) / space.step) * space.step % 360)
 
 
 register(
-    Bearing,
+    Orientation,
     as_space=lambda space: Box(-1.0, 1.0, (2,), np.float32),
     to_array=arrow,
     from_array=degrees,
     arguments=lambda space: {"step": space.step},
-    make=lambda data: Bearing(int(data["step"])),
+    make=lambda data: Orientation(int(data["step"])),
 )
 register(
     Word,
@@ -85,11 +85,11 @@ register(
     make=lambda data: Word(*data["words"]),
 )
 
-BEARING, WORD = Bearing(15), Word("go", "stay", "wait")
+ORIENTATION, WORD = Orientation(15), Word("go", "stay", "wait")
 SPACES: dict[str, Space[Any]] = {
-    "numbers": BEARING,
+    "numbers": ORIENTATION,
     "texts": WORD,
-    "dict": Dict([("heading", BEARING), ("word", WORD), ("speed", Box(-1.0, 1.0, (1,), np.float32))]),
+    "dict": Dict([("heading", ORIENTATION), ("word", WORD), ("speed", Box(-1.0, 1.0, (1,), np.float32))]),
 }
 
 
@@ -129,7 +129,7 @@ def arrays(space: Any) -> Any:
     """The space without kinds of our own."""
     if isinstance(space, Dict):
         return Dict([(key, arrays(each)) for key, each in space.spaces.items()])
-    if isinstance(space, Bearing):
+    if isinstance(space, Orientation):
         return Box(-1.0, 1.0, (2,), np.float32)
     return Discrete(len(space.words)) if isinstance(space, Word) else space
 
@@ -138,7 +138,7 @@ def in_arrays(space: Any, value: Any) -> Any:
     """The arrays that stand for a value."""
     if isinstance(space, Dict):
         return {key: in_arrays(each, value[key]) for key, each in space.spaces.items()}
-    if isinstance(space, Bearing):
+    if isinstance(space, Orientation):
         return np.array(arrow(space, value), np.float32)
     return space.words.index(value) if isinstance(space, Word) else value
 
@@ -149,7 +149,7 @@ def told(space: Any, action: Any, by_hand: bool) -> float:
         return sum(
             (n + 1) * told(each, action[key], by_hand) for n, (key, each) in enumerate(space.spaces.items())
         )
-    if isinstance(space, Bearing):
+    if isinstance(space, Orientation):
         return float(degrees(space, action) if by_hand else action) / 360
     if isinstance(space, Word):
         return float(action if by_hand else space.words.index(action))

@@ -11,7 +11,7 @@ import numpy as np
 import own_spaces
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Space
-from own_spaces import BEARING, SPACES, WORD, Bearing, Compass, Word
+from own_spaces import ORIENTATION, SPACES, WORD, Compass, Orientation, Word
 from tiny_runs import TINY, plugrad, start
 
 from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, load_policy
@@ -231,7 +231,7 @@ def test_a_row_must_be_of_a_class_of_spaces_with_a_name_of_its_own() -> None:
 
 
 def test_an_unknown_kind_in_a_file_is_refused_and_says_what_is_known() -> None:
-    data = ppo("numbers", "texts").environment(action_space=WORD, observation_space=BEARING).to_dict()
+    data = ppo("numbers", "texts").environment(action_space=WORD, observation_space=ORIENTATION).to_dict()
     assert data["action_space"] == {"__space__": "Word", "words": ["go", "stay", "wait"]}
     assert AlgorithmConfig.from_dict(data).action_space == WORD
     with pytest.raises(ConfigError, match=r"unknown space 'Wort'.*Word"):
@@ -246,8 +246,8 @@ def test_a_kind_of_an_installed_distribution_is_imported_where_a_file_names_it(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dials\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[plugrad.spaces]\nDial = dials\nBroken = no_dials\n")
     (tmp_path / "dials.py").write_text(
-        "from own_spaces import Bearing, arrow, degrees\nfrom gymnasium.spaces import Box\n"
-        "from plugrad.spaces import register\nclass Dial(Bearing): pass\n"
+        "from own_spaces import Orientation, arrow, degrees\nfrom gymnasium.spaces import Box\n"
+        "from plugrad.spaces import register\nclass Dial(Orientation): pass\n"
         "register(Dial, as_space=lambda space: Box(-1, 1, (2,)), to_array=arrow, from_array=degrees,\n"
         "    arguments=lambda space: {'step': space.step}, make=lambda data: Dial(data['step']))\n"
     )
@@ -316,5 +316,5 @@ def test_kinds_of_spaces_are_named_in_the_table() -> None:
 
 
 def test_the_kinds_of_these_tests_are_no_kinds_of_gymnasium() -> None:
-    assert not issubclass(Bearing, Box | Discrete)
+    assert not issubclass(Orientation, Box | Discrete)
     assert WORD.shape is None
