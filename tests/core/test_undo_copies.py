@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from learning import digest
+from learning import digest, ppo_config
 
-from plugrad import hookimpl
+from plugrad import SingleAgentEpisode, hookimpl
 from plugrad.errors import NotUndoneError
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_batch, tiny_config, tiny_learner
 
@@ -182,3 +182,99 @@ def test_weights_that_are_put_into_a_module_past_the_learner_make_a_failed_updat
     assert any("the weights of b" in note for note in caught.value.__notes__)
     with pytest.raises(NotUndoneError, match="restore_from_path"):
         learner.update({"a": tiny_batch()})
+
+
+def episode_of_a_learner(learner):
+    observations = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    outputs = learner.compute_actions(observations[:-1])
+    actions = outputs.pop("actions")
+    return SingleAgentEpisode(
+        observations=observations, actions=actions, rewards=np.ones(3), extra_model_outputs=outputs
+    )
+
+
+def learner_with_piece(does, *plugins, **training):
+    """A learner of PPO whose first connector piece does something to it."""
+
+    class Piece:
+        def __call__(self, *, learner, batch, episodes):
+            does(learner)
+            return batch
+
+    config = ppo_config(**training).learners(learner_connector=lambda observations, actions: [Piece()])
+    return config.get_learner_class()(config=config, plugins=plugins)
+
+
+@pytest.mark.parametrize("when", ["in the connectors", "after the connectors"])
+def test_state_of_a_plugin_that_a_connector_moves_is_undone(when):
+    """Running moments are moved where the episodes are."""
+
+    class Moments:
+        @hookimpl
+        def learner_built(self, learner):
+            self.count = learner.register_state("count", 0.0)
+
+    def move(learner):
+        moments.count.assign(moments.count.read() + 1.0)
+        if when == "in the connectors" and fails.is_on:
+            raise ZeroDivisionError
+
+    moments, fails = Moments(), Fails()
+    learner = learner_with_piece(move, moments, fails)
+    learner.build()
+    episode = episode_of_a_learner(learner)
+    before = digest(learner.get_state())
+    with pytest.raises(ZeroDivisionError):
+        learner.update(episodes=[episode])
+    assert digest(learner.get_state()) == before
+    fails.is_on = False
+    learner.update(episodes=[episode])
+    assert float(moments.count.read()) == 1.0
+
+
+def test_rows_that_are_dropped_leave_what_a_connector_moved():
+    """The first update tries the program, to see whether it reads the columns that have NaN."""
+    counts = []
+
+    def move(learner):
+        count = learner.register_state("count", 0.0)
+        count.assign(count.read() + 1.0)
+        counts.append(count)
+
+    learner = learner_with_piece(move, nonfinite="skip")
+    learner.build()
+    learner.register_state("count", 0.0)
+    good, bad = episode_of_a_learner(learner), episode_of_a_learner(learner)
+    bad.rewards[0] = np.nan
+    results = learner.update(episodes=[good, bad])
+    assert results["__all_modules__"]["num_nonfinite_minibatches"] > 0
+    assert float(counts[0].read()) == 1.0
+
+
+def test_weights_that_a_connector_loads_are_undone():
+    def load(learner):
+        learner.set_weights(
+            {name: {n: v + 1 for n, v in each.items()} for name, each in learner.get_weights().items()}
+        )
+
+    learner = learner_with_piece(load, Fails())
+    learner.build()
+    episode = episode_of_a_learner(learner)
+    before = digest(learner.get_state())
+    with pytest.raises(ZeroDivisionError):
+        learner.update(episodes=[episode])
+    assert digest(learner.get_state()) == before
+
+
+def test_weights_that_a_connector_puts_into_the_module_make_a_failed_update_final():
+    def put(learner):
+        (module,) = learner.module.values()
+        module.set_state({name: value + 1.0 for name, value in module.get_state().items()})
+
+    learner = learner_with_piece(put, Fails())
+    learner.build()
+    episode = episode_of_a_learner(learner)
+    with pytest.raises(ZeroDivisionError):
+        learner.update(episodes=[episode])
+    with pytest.raises(NotUndoneError, match="restore_from_path"):
+        learner.update(episodes=[episode])

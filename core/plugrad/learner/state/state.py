@@ -240,7 +240,7 @@ class Snapshot:
         """Copy the variables that an update of some modules changes: their parameters, slots and targets.
 
         Also coefficients and plugins' own state, which are of no single module, and the buffers of all: the loss of one
-        module may run another.
+        module may run another. May be called again with more modules.
 
         Args:
             trained: ids of these modules.
@@ -249,8 +249,14 @@ class Snapshot:
         if self._has_all:
             return
         self._copy([each for part in COMPONENTS.values() for each in part.moved(learner, trained)])
-        if len(trained) < len(learner.module):
-            self._changes = {each: self._count(each) for each in learner.module if each not in trained}
+        begun = self._changes
+        if begun or len(trained) < len(learner.module):
+            counts = {each: self._count(each) for each in learner.module}
+            self._changes = {
+                each: begun.get(each, count)
+                for each, count in counts.items()
+                if each not in trained or begun.get(each, count) != count  # changed too early for this copy
+            }
 
     def copy_all(self) -> None:
         """Copy what was not copied yet: somebody is about to change more than an update does."""

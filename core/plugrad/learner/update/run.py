@@ -134,6 +134,8 @@ class UpdateRun:
         around, learner._undo_copy = learner._undo_copy, snapshot if self._undo else None
         has_begun = False
         try:
+            if self._undo and episodes is not None:
+                snapshot.copy_variables(())  # connectors may move them
             given = self.columns(batch, episodes)
             columns, sample_counts = prepare_batch(learner, own_columns(learner, given), self._checks)
             rows = {module_id: each.steps for module_id, each in sample_counts.items()}
@@ -250,9 +252,8 @@ class UpdateRun:
         if is_first:
             check_all_have_optimizers(learner, updated=sample_counts)
         columns, order = add_step_columns(learner, columns, order, self._standardized)
-        finite = self._drop_nonfinite(
-            columns, order, partial(self._train_minibatches, prepared, spec), prepared.reads, snapshot
-        )
+        train = partial(self._train_minibatches, prepared, spec)
+        finite = self._drop_nonfinite(columns, order, train, prepared.reads)
         clock.lap("convert")
         num_minibatches = _num_steps(order)
         num_steps = num_minibatches if finite is order else _num_steps(finite)
@@ -300,7 +301,6 @@ class UpdateRun:
         order: Order,
         run: Callable[[batches.Batch, Order], Any],
         reads: Reads,
-        snapshot: Snapshot,
     ) -> Order:
         """Drop minibatches with non-finite values in columns that are read.
 
@@ -309,7 +309,9 @@ class UpdateRun:
         """
         bad = nonfinite_rows(self._learner, columns)
         if bad and not reads:
-            before = snapshot if self._undo else Snapshot(self._learner)
+            before = Snapshot(
+                self._learner
+            )  # the update's own is older: connectors and listeners changed more
             run(columns, order)  # only to see which columns are read
             before.restore_variables()
         bad = {where: rows for where, rows in bad.items() if where in reads}
@@ -387,8 +389,8 @@ def _not_undone(changed: Sequence[ModuleID]) -> str:
     if not changed:
         return "undo=False: the update was not undone"
     return (
-        f"the weights of {', '.join(changed)}, which this update did not train, were changed while it ran and are not "
-        "undone (learner.set_weights() would have been)"
+        f"the weights of {', '.join(changed)} were changed past the learner while it ran, and are not undone "
+        "(learner.set_weights() would have been)"
     )
 
 
