@@ -67,6 +67,7 @@ def use_plugin(text: str) -> Plugin:
             f"{text}: {plugin} is the name of one of {owner[0]} {owner[1]}: rename the file or the module"
         )
     _USED[plugin.tier, plugin.name] = plugin
+    _algorithm_of.cache_clear()  # the id of a plugin that this one replaces may be another's later
     return plugin
 
 
