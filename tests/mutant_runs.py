@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -16,12 +16,17 @@ from tempfile import TemporaryFile, mkdtemp
 from time import monotonic
 
 from mutant_sites import Site
+from tests_of import TABLE, Table, functions_of
 
-KILLED, SURVIVED, TIMED_OUT, NO_TESTS = "killed", "survived", "timed out", "no tests"
+KILLED, SURVIVED, UNFINISHED, NO_TESTS = "killed", "survived", "unfinished", "no tests"
 ROOTS = ("core", "backends", "plugins")
-PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "--durations=0", "-p", "no:cacheprovider")
+PYTEST = ("-m", "pytest", "-x", "-v", "--tb=no", "-rfE", "--durations=0", "-p", "no:cacheprovider")
 PASSED = (0, 5)
 """Exit statuses of pytest: all tests passed; there was none to run."""
+FIRST_S = 20.0
+"""So long, without a mistake, takes the first part of the tests: most mutants die in it."""
+HANGING_S = 90.0
+"""A test that runs as long hangs; if it does so alone, too, and passes without the mistake, it has noticed it."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,9 @@ class Outcome:
     """What became of a mutant.
 
     Args:
-        kind: `KILLED`; `SURVIVED`; `TIMED_OUT`: the tests were not done; `NO_TESTS`: none were found.
-        by: the test that failed, the file that did not import, or that pytest itself failed.
+        kind: `KILLED`; `SURVIVED`; `UNFINISHED`: all tests that were run by the end of the time passed; `NO_TESTS`:
+            none were found.
+        by: the test that failed or hung, the file that did not import, or that pytest itself failed.
         seconds: how long its tests ran.
     """
 
@@ -47,22 +53,20 @@ class Trials:
         scratch: an empty folder for the copies.
         backend: what the tests of backends run on; those of a changed backend run on that one.
         limit_s: for all tests of one mutant.
-        affected: `{source file: test files}`, relative to `root`; None: by what tests import.
+        hanging_s: for one test.
 
     Raises:
         RuntimeError: tests in a copy would import plugrad from elsewhere.
     """
 
     def __init__(
-        self,
-        root: Path,
-        scratch: Path,
-        backend: str,
-        limit_s: float,
-        affected: Mapping[str, Sequence[str]] | None = None,
+        self, root: Path, scratch: Path, backend: str, limit_s: float, hanging_s: float = HANGING_S
     ) -> None:
         self._root, self._scratch, self._backend, self._limit_s = root, scratch, backend, limit_s
-        self._affected = affected
+        self._hanging_s = hanging_s
+        self._table = (
+            Table.read(root / "tests" / TABLE.name) if (root / "tests" / TABLE.name).exists() else None
+        )
         self._unchanged = self._copy()
         self._passing: set[tuple[str, str]] = set()
         """Tests, with the backends under test, that pass without a mistake."""
@@ -74,33 +78,51 @@ class Trials:
             raise RuntimeError(f"a copy in {self._unchanged} would test plugrad of {found}")
 
     def try_site(self, site: Site) -> Outcome:
-        """Make one mistake and run the tests: near ones first, and of these first those that need no framework."""
+        """Make one mistake and run the tests until one fails: the most specific first, on each backend in turn."""
         folder, start = self._copy(), monotonic()
         path = folder / site.path
         path.write_text(site.changed(path.read_text(encoding="utf-8")), encoding="utf-8")
         own = re.match(r"backends/plugrad_(\w+)/", site.path)
         backend = own[1] if own else self._backend
-        table = self._affected
-        tiers = affected_tests(self._root, site.path) if table is None else [list(table.get(site.path, ()))]
         try:
-            for tier in tiers:
-                core = [each for each in tier if each.startswith("tests/core/")]
-                others = [each for each in tier if each not in core]
+            parts = self._parts(site)
+            for options, tests in parts:
+                core = [each for each in tests if each.startswith("tests/core/")]
+                others = [each for each in tests if each not in core]
                 for backends, files in (("", core), (backend, others)):
-                    if killer := self._killer(folder, backends, files, start + self._limit_s):
+                    if killer := self._killer(folder, backends, (*options, *files), start + self._limit_s):
                         return Outcome(KILLED, killer, round(monotonic() - start, 1))
         except subprocess.TimeoutExpired:
-            return Outcome(TIMED_OUT, "", round(monotonic() - start, 1))
+            return Outcome(UNFINISHED, "", round(monotonic() - start, 1))
         finally:
             shutil.rmtree(folder)
-        return Outcome(SURVIVED if any(tiers) else NO_TESTS, "", round(monotonic() - start, 1))
+        return Outcome(SURVIVED if parts else NO_TESTS, "", round(monotonic() - start, 1))
 
-    def _killer(self, folder: Path, backends: str, files: Sequence[str], end: float) -> str | None:
+    def _parts(self, site: Site) -> list[tuple[list[str], list[str]]]:
+        """Runs of pytest in turn: its options and test files."""
+        path = site.path
+        if self._table is not None:
+            if path not in self._table.passing:  # the backends have files of the same names
+                path = re.sub(r"^backends/plugrad_\w+/", "backends/plugrad_torch/", path)
+            function = functions_of((self._root / site.path).read_text(encoding="utf-8")).get(site.line)
+            asked = f"{path}::{function}" if function else path
+            tests = self._table.tests_of(path, [function] if function else None)
+            files = sorted({each.partition("::")[0] for each in tests})
+            files = [each for each in files if (self._root / each).exists()]
+            if files:
+                first = self._table.within(tests, FIRST_S)
+                near = sorted({each.partition("::")[0] for each in first} & {*files})
+                options = [f"--tests-of={asked}"]
+                return [([*options, f"--within={FIRST_S}"], near), (options, files)]
+        return [([], tier) for tier in affected_tests(self._root, site.path) if tier]
+
+    def _killer(self, folder: Path, backends: str, arguments: Sequence[str], end: float) -> str | None:
         """The test that fails there, also alone, and passes without the mistake."""
         proves_nothing = {test for test, where in self._failing if where == backends}
-        while rest := [each for each in files if each not in proves_nothing]:
+        while any(not each.startswith("-") for each in arguments):
+            rest = [each for each in arguments if each not in proves_nothing]
             options = [f"--deselect={test}" for test in sorted(proves_nothing) if "::" in test]
-            status, said = self._python(folder, backends, (*PYTEST, *options, *rest), end)
+            status, said = self._python(folder, backends, (*PYTEST, *self._hang(), *options, *rest), end)
             if status in PASSED:
                 return None
             test = first_failure(said)
@@ -114,18 +136,24 @@ class Trials:
             if test in proves_nothing:
                 raise RuntimeError(f"{test} is deselected and fails:\n{said}")
             if self._passes_unchanged(test, backends):
-                alone, _ = self._python(folder, backends, (*PYTEST, test), end)
+                alone, _ = self._python(folder, backends, (*PYTEST, *self._hang(), test), end)
                 if alone not in PASSED:
                     return test
             proves_nothing.add(test)
         return None
+
+    def _hang(self) -> tuple[str, ...]:
+        """Options of pytest: a test that hangs ends its process."""
+        return "-o", f"faulthandler_timeout={self._hanging_s}", "-o", "faulthandler_exit_on_timeout=true"
 
     def _passes_unchanged(self, test: str, backends: str) -> bool:
         """Whether a test passes, or a file is collected, without a mistake."""
         key = test, backends
         if key not in self._passing | self._failing:
             only_collect = () if "::" in test else ("--collect-only",)
-            status, _ = self._python(self._unchanged, backends, (*PYTEST, *only_collect, test), None)
+            status, _ = self._python(
+                self._unchanged, backends, (*PYTEST, *self._hang(), *only_collect, test), None
+            )
             (self._passing if status in PASSED else self._failing).add(key)
         return key in self._passing
 
@@ -176,9 +204,15 @@ class Trials:
 
 
 def first_failure(said: str) -> str | None:
-    """The first test, or file, that pytest's summary says failed; None if pytest itself did."""
-    found = re.search(r"^(?:FAILED|ERROR) (\S+(?: (?!- ).*?)??)(?: - .*)?$", said, re.MULTILINE)
-    return found[1] if found else None
+    """The first test, or file, that pytest's summary says failed, else the test during which it ended."""
+    if found := re.search(r"^(?:FAILED|ERROR) (\S+(?: (?!- ).*?)??)(?: - .*)?$", said, re.MULTILINE):
+        return found[1]
+    outcomes = "PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS"
+    begun = re.findall(
+        rf"^(tests/\S+\.py::.*?)(?: (?:{outcomes}).*| (?:Timeout|Fatal Python) .*)?$", said, re.MULTILINE
+    )
+    done = re.findall(rf"^(tests/\S+\.py::.*?) (?:{outcomes})", said, re.MULTILINE)
+    return begun[-1].rstrip() if begun and begun[-1] not in done else None
 
 
 def affected_tests(root: Path, path: str) -> list[list[str]]:

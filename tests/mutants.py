@@ -8,24 +8,27 @@ A mutant is this checkout with one mistake, at one of the sites of `mutant_sites
 proportion to its lines, then one of the mistakes that it has sites of, then a site. The first mutants of a larger draw
 are those of a smaller one.
 
-`--run` copies the checkout and runs the tests that could notice (`mutant_runs.py`): tests/core without a framework,
-the others on one backend. A test kills a mutant if it fails with the mistake and passes without. Exit status 1 if any
-mutant lives.
+`--run` copies the checkout and runs the tests that pass through the place (`mutant_runs.py`): tests/core without a
+framework, the others on one backend. A test kills a mutant if it fails, or hangs, with the mistake and passes without.
+Exit status 1 if any mutant lives. What is in `--results` is not tried again, so a run that was stopped goes on; one
+that was not finished is tried again with a longer `--limit`.
 """
 
 import argparse
 import difflib
 import json
+import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from zlib import crc32
 
-from mutant_runs import KILLED, Outcome, Trials
+from mutant_runs import KILLED, UNFINISHED, Outcome, Trials
 from mutant_sites import OPERATORS, Site, sites_in
 
 REPOSITORY = Path(__file__).parents[1]
@@ -129,23 +132,31 @@ def identity(root: Path, site: Site) -> str:
 def known_outcomes(path: Path | None) -> dict[str, Outcome]:
     """`{identity: outcome}` of a file of results, which need not be there."""
     lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
-    return {each.pop("mutant"): Outcome(**each) for each in map(json.loads, lines)}
+    names = [field.name for field in fields(Outcome)]
+    return {
+        each["mutant"]: Outcome(**{name: each[name] for name in names}) for each in map(json.loads, lines)
+    }
 
 
-def run(sites: Sequence[Site], asked: argparse.Namespace) -> int:
+def run(sites: Sequence[Site], seed: int, asked: argparse.Namespace) -> int:
     """Try each mutant; how many live or were not decided."""
     known, outcomes = known_outcomes(asked.results), list[Outcome]()
-    affected = json.loads(asked.table.read_text(encoding="utf-8")) if asked.table else None
     with TemporaryDirectory(prefix="mutants-", dir=asked.scratch) as scratch:
-        trials = Trials(REPOSITORY, Path(scratch), asked.backend, asked.limit, affected)
+        trials = Trials(REPOSITORY, Path(scratch), asked.backend, asked.limit)
         for n, site in enumerate(sites, 1):
             name = identity(REPOSITORY, site)
-            if name not in known:
-                known[name] = trials.try_site(site)
+            outcome = known.get(name)
+            if outcome is None or (outcome.kind == UNFINISHED and outcome.seconds < asked.limit):
+                outcome = trials.try_site(site)
                 if asked.results:
+                    place = {
+                        "seed": seed,
+                        "number": n,
+                        "operator": site.operator,
+                        "site": f"{site.path}:{site.line}",
+                    }
                     with asked.results.open("a", encoding="utf-8") as file:
-                        print(json.dumps({"mutant": name, **vars(known[name])}), file=file)
-            outcome = known[name]
+                        print(json.dumps(place | vars(outcome) | {"mutant": name}), file=file)
             outcomes.append(outcome)
             told = f"{outcome.kind}{f' by {outcome.by}' if outcome.by else ''} ({outcome.seconds:.0f} s)"
             print(f"{n} of {len(sites)}  {site.operator}, {site.path}:{site.line}: {told}", flush=True)
@@ -158,6 +169,18 @@ def run(sites: Sequence[Site], asked: argparse.Namespace) -> int:
     return len(sites) - counts[KILLED]
 
 
+def seed_of(text: str) -> int:
+    """A number, or that of a commit: each commit draws others."""
+    if text.isdigit():
+        return int(text)
+    done = subprocess.run(
+        ["git", "rev-parse", "--short=8", text], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise argparse.ArgumentTypeError(f"neither a number nor a commit: {text}")
+    return int(done.stdout, 16)
+
+
 def main() -> int:
     """The exit status."""
     parser = argparse.ArgumentParser(
@@ -167,7 +190,9 @@ def main() -> int:
     doing.add_argument("--list", action="store_true", help="count the sites by mistake and package")
     doing.add_argument("--show", action="store_true", help="print the diffs of a draw")
     doing.add_argument("--run", action="store_true", help="run the tests on each mutant of a draw")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
+    parser.add_argument(
+        "--seed", type=seed_of, default=0, help="of the draw: a number or a commit (default 0)"
+    )
     parser.add_argument("--number", type=int, default=120, help="how many mutants are drawn (default 120)")
     parser.add_argument(
         "--packages", nargs="+", default=(), metavar="NAME", help=f"only these, such as {CORE} plugrad_torch"
@@ -177,9 +202,6 @@ def main() -> int:
         "--limit", type=float, default=900.0, help="seconds for all tests of one mutant (default 900)"
     )
     parser.add_argument("--results", type=Path, help="a JSON lines file: what it has is not tried again")
-    parser.add_argument(
-        "--table", type=Path, help="JSON, {source file: [test files]}: which tests run, instead of by imports"
-    )
     parser.add_argument("--scratch", type=Path, help="a folder for the copies of the checkout")
     asked = parser.parse_args()
     try:
@@ -192,7 +214,9 @@ def main() -> int:
     elif asked.show:
         for site in sites:
             print(f"{site.operator}\n{diff(REPOSITORY, site)}")
-    return bool(asked.run and run(sites, asked))
+    # So that what a test started ends with this, and the copies go.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    return bool(asked.run and run(sites, asked.seed, asked))
 
 
 if __name__ == "__main__":

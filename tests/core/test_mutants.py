@@ -1,12 +1,17 @@
 """Mutants: each of the twelve mistakes is found in a source text, changes what it says and nothing else."""
 
+import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
-from mutant_runs import KILLED, SURVIVED, TIMED_OUT, Trials, affected_tests
+from mutant_runs import KILLED, SURVIVED, UNFINISHED, Trials, affected_tests, first_failure
 from mutant_sites import OPERATORS, sites_in
 from mutants import draw, packages
+from tests_of import Table
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = '''"""A text - it has x[1:] and x.copy()."""
@@ -62,6 +67,21 @@ SIGN = """def negative(x):
 
 def rest(x):
     return x[1:]
+"""
+LOOP = """def countdown(x):
+    while x > 0:
+        x -= 1
+"""
+TEST_OF_LOOP = """
+from plugrad.loop import countdown
+
+
+def test_process():
+    assert os.getpid() > 0
+
+
+def test_countdown():
+    countdown(3)
 """
 TEST_OF_SIGN = """from plugrad.sign import negative
 
@@ -136,20 +156,28 @@ def test_which_tests_could_notice(tmp_path):
 
 
 @pytest.fixture
-def trials(tmp_path, monkeypatch):
-    """`trials(limit_s)`: of a checkout of two functions, and a test of one of them."""
+def checkout(tmp_path, monkeypatch):
+    """A checkout of two functions, and a test of one of them."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take time to import
     files = {
         "core/plugrad/__init__.py": "",
         "core/plugrad/sign.py": SIGN,
+        "core/plugrad/loop.py": LOOP,
         "tests/core/test_sign.py": TEST_OF_SIGN,
+        "tests/core/test_loop.py": TEST_OF_LOOP,
     }
     for name, text in files.items():
         (tmp_path / "checkout" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "checkout" / name).write_text(text)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path / "checkout", check=True)
     (tmp_path / "scratch").mkdir()
-    return lambda limit_s: Trials(tmp_path / "checkout", tmp_path / "scratch", "torch", limit_s)
+    return tmp_path / "checkout"
+
+
+@pytest.fixture
+def trials(checkout):
+    """`trials(limit_s)`: of that checkout."""
+    return lambda *limits: Trials(checkout, checkout.parent / "scratch", "torch", *limits)
 
 
 def test_a_mutant_is_killed_by_a_test_that_passes_without_the_mistake(trials):
@@ -162,4 +190,70 @@ def test_a_mutant_is_killed_by_a_test_that_passes_without_the_mistake(trials):
 
 
 def test_tests_that_take_too_long_decide_nothing(trials):
-    assert trials(0.0).try_site(sites_in("core/plugrad/sign.py", SIGN)[0]).kind == TIMED_OUT
+    assert trials(0.0).try_site(sites_in("core/plugrad/sign.py", SIGN)[0]).kind == UNFINISHED
+
+
+def test_a_test_that_hangs_alone_too_has_noticed_the_mistake(trials):
+    (site,) = (each for each in sites_in("core/plugrad/loop.py", LOOP) if each.operator == "sign")
+    outcome = trials(60.0, 3.0).try_site(site)
+    assert (outcome.kind, outcome.by) == (KILLED, "tests/core/test_loop.py::test_countdown")
+
+
+def test_a_table_says_which_tests_run(checkout, trials):
+    (site,) = (each for each in sites_in("core/plugrad/sign.py", SIGN) if each.operator == "sign")
+    elsewhere = {"core/plugrad/sign.py": {"negative": 1}}
+    table = Table("a commit", {"tests/core/test_loop.py::test_countdown": 1.0}, elsewhere)
+    table.write(checkout / "tests/tests_of.json.xz")
+    (checkout / "tests/conftest.py").write_text("pytest_plugins = ['tests_of']")
+    shutil.copy(ROOT / "tests/tests_of.py", checkout / "tests")
+    assert trials(60.0).try_site(site).kind == SURVIVED
+
+
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [
+        ("Timeout (0:00:02)!\nThread 0x1\n", "tests/core/test_a.py::test_b[c d]"),
+        ("\n", "tests/core/test_a.py::test_b[c d]"),
+        ("PASSED [ 9%]\n", None),
+        (
+            "FAILED [ 9%]\nFAILED tests/core/test_a.py::test_b[c d] - E: 1",
+            "tests/core/test_a.py::test_b[c d]",
+        ),
+    ],
+)
+def test_the_test_at_which_pytest_ended_is_found(end, name):
+    said = f"collected 2 items\n\ntests/core/test_a.py::test_a PASSED [ 5%]\ntests/core/test_a.py::test_b[c d] {end}"
+    assert first_failure(said) == name
+
+
+def test_a_run_that_is_ended_leaves_no_process_and_no_copy(tmp_path):
+    command = [
+        sys.executable,
+        "tests/mutants.py",
+        "--run",
+        "--packages",
+        "plugrad",
+        "--scratch",
+        str(tmp_path),
+    ]
+    process = subprocess.Popen([*command, "--seed", "1", "--number", "1"], cwd=ROOT)
+    end = monotonic() + 60
+    while not (started := _in_copies(tmp_path)) and monotonic() < end:
+        sleep(0.05)
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert started
+    assert not _in_copies(tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def _in_copies(folder):
+    """Processes that import from it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"PYTHONPATH={folder}" in path.read_bytes().decode(errors="replace"):
+                found.append(path)
+        except OSError:  # it ended
+            continue
+    return found
