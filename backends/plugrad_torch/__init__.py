@@ -8,7 +8,7 @@ program), `optimizers` (users' own; Adam on the flat vector), `versions` (names 
 `learner`, `testing` (fixtures of `plugrad.testing.backend_suite`).
 
 torch's own: `auto_update` (eager, then recorded, then compiled); `step_recorder` and `recorded_step` (a step's
-operations, repeated by torch's interpreter); `pure_step`, `tracing`, `kept_tensors`, `scalars` (the step as a
+operations, repeated by torch's interpreter); `pure_step`, `tracing`, `untracked_tensors`, `scalars` (the step as a
 function of tensors, as a graph, what modules keep beside their state, numbers computed once); `compiled_step`,
 `compiled_loop`, `inductor` (programs of the graph and the compiler's options); `compilation_ahead`, `graph_data`
 (compiling in another process); `cuda_graph`; `minibatch_gather`; `threads` (one for small steps); `devices`;

@@ -15,12 +15,11 @@ from torch import Tensor
 
 from plugrad import LearnerProtocol
 from plugrad.errors import OptimizerError
-from plugrad.every_nth import DelayedOptimizer, Guard
 from plugrad.gradients import FlatVariable, Gradients, flat_of, layouts_in
 from plugrad.hooks.backend_helpers import check_is_optimizer, check_params
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Ops, Variable
-from plugrad.optimizers import Adam, Optimizer
+from plugrad.optimizers import Adam, DelayedOptimizer, Guard, Optimizer
 from plugrad.types import Array
 from plugrad_torch import versions
 from plugrad_torch.step_recorder import is_recording

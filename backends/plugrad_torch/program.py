@@ -11,11 +11,11 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
-from plugrad.every_nth import undelayed
 from plugrad.hooks.backend_helpers import MOST_WIDTHS, WIDTHS_CHANGE, why_forwards_are_not_compiled
 from plugrad.hooks.backend_spec import Program, Step, StepContext
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
+from plugrad.optimizers import undelayed
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch import versions
 from plugrad_torch.auto_update import AutoUpdate

@@ -23,10 +23,10 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch import versions
 from plugrad_torch.cuda_graph import CapturedSteps
 from plugrad_torch.inductor import NotCompiled
-from plugrad_torch.kept_tensors import put_back, trace_beside
 from plugrad_torch.minibatch_gather import minibatches
 from plugrad_torch.pure_step import PureStep
 from plugrad_torch.step_recorder import Recording, as_recorded, record
+from plugrad_torch.untracked_tensors import put_back, trace_beside
 
 # For the whole process, and so asked for here; a step whose torch has no such switch is not interpreted.
 _optimized: Any = versions.OPTIMIZED_EXECUTION.find() or (lambda is_on: nullcontext())

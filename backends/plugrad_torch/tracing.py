@@ -19,9 +19,9 @@ from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch import versions
 from plugrad_torch.inductor import NotCompiled, use_folder
-from plugrad_torch.kept_tensors import trace_beside
 from plugrad_torch.pure_step import PureStep
 from plugrad_torch.scalars import keep_scalars
+from plugrad_torch.untracked_tensors import trace_beside
 
 
 class TracedStep(PureStep):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plugrad.errors import CheckpointError, RestoreMismatchError
-from plugrad.every_nth import undelayed, with_count_as_in, without_count
 from plugrad.learner.state.buffers import (
     buffer_variables,
     is_array_of_numbers,
@@ -23,6 +22,7 @@ from plugrad.learner.state.buffers import (
 )
 from plugrad.learner.update.target_networks import moves_after_updates
 from plugrad.ops import Variable
+from plugrad.optimizers import undelayed, with_count_as_in, without_count
 from plugrad.rng_streams import owner_of
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_PLUGIN_STATE, COMPONENT_RL_MODULE, ModuleID
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
-from plugrad.every_nth import DelayedOptimizer, without_count
 from plugrad.learner.state.buffers import fill_missing_buffers
 from plugrad.learner.state.components import COMPONENTS, State, find_made_variables, state_variables
 from plugrad.ops import Variable
+from plugrad.optimizers import DelayedOptimizer, without_count
 from plugrad.rl_module import check_same_arrays
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID
 

@@ -11,13 +11,12 @@ import numpy as np
 
 from plugrad.config import Config
 from plugrad.errors import ConfigError, OptimizerError, UnknownParameterError, did_you_mean
-from plugrad.every_nth import DelayedOptimizer
 from plugrad.gradients import FlatGradients, Layout, as_flat, joined, layouts_in
 from plugrad.hooks.backend_spec import Capability
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.modules.capabilities import check_here
-from plugrad.optimizers import Optimizer, make_optimizer
+from plugrad.optimizers import DelayedOptimizer, Optimizer, make_optimizer
 from plugrad.schedules import Schedule
 from plugrad.types import ALL_MODULES, ModuleID, ParamRef, Tensor
 

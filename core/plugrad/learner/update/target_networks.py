@@ -12,10 +12,10 @@ import numpy as np
 
 from plugrad.config import Config
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.every_nth import EveryNth
 from plugrad.gradients import FlatVariable, Layout
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
+from plugrad.optimizers import StepCount
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class TargetNetwork:
         self.variable: Variable = learner._get_tensor_variable(np.zeros(self._layout.size, np.float32))
         self.variable.assign(self._present())
         self._num_loads = self._module_loads
-        self._steps = None if every is None else EveryNth(every, learner._get_tensor_variable)
+        self._steps = None if every is None else StepCount(every, learner._get_tensor_variable)
 
     @property
     def variables(self) -> list[Variable]:
