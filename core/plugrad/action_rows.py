@@ -52,27 +52,6 @@ def action_rows(space: Space[Any], actions: Any) -> Array:
     return rows[0].astype(dtype, copy=False) if np.can_cast(rows[0].dtype, dtype, "same_kind") else rows[0]
 
 
-def wrong_part(space: Space[Any], rows: Array) -> tuple[RowPart, Array] | None:
-    """The first discrete part that has a number outside its choices.
-
-    Args:
-        space: the action space.
-        rows: [..., *action_shape], counted from 0.
-
-    Returns:
-        The part and its numbers; None if all are choices.
-    """
-    for part in action_parts(space) if rows.size else ():
-        choices = number_of_choices(part.space)
-        values = part_of_rows(space, part, rows)
-        is_whole = values.dtype.kind in "iu" or (
-            is_structured(space) and bool((values == np.rint(values)).all())
-        )
-        if choices is not None and not (is_whole and (values >= 0).all() and (values < choices).all()):
-            return part, values
-    return None
-
-
 def part_of_rows(space: Space[Any], part: RowPart, rows: Array) -> Array:
     """The actions of one part.
 
@@ -84,6 +63,9 @@ def part_of_rows(space: Space[Any], part: RowPart, rows: Array) -> Array:
     Returns:
         [..., *shape of the part], of the dtype of `rows`.
     """
-    if not is_structured(space):
-        return rows
+    return part_of_structure(part, rows) if is_structured(space) else rows
+
+
+def part_of_structure(part: RowPart, rows: Array) -> Array:
+    """The actions of one part of a Tuple or Dict: see `part_of_rows`."""
     return rows[..., part.start : part.stop].reshape((*rows.shape[:-1], *(part.space.shape or ())))

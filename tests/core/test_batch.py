@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from plugrad import DEFAULT_MODULE_ID, Columns, MultiAgentBatch, RLModule
+from plugrad import DEFAULT_MODULE_ID, Columns, MultiAgentBatch, RLModule, RLModuleSpec
 from plugrad.batch import Rows, by_module, check, missing_column
 from plugrad.batch.checks import BatchChecks
 from plugrad.errors import BatchError, MissingColumnError, UnknownModuleError
+from plugrad.spaces import register
+from plugrad.spaces.kinds import KINDS
+from plugrad.testing.tiny_learners import OBSERVATIONS, ActorCriticLearner, tiny_batch, tiny_config
 
 P = DEFAULT_MODULE_ID
 B = 6
@@ -309,3 +312,111 @@ def test_a_missing_column_gets_the_present_ones_and_the_closest():
     assert missing.value.facts == facts
     assert isinstance(missing.value, KeyError)
     assert "found only: none" in str(missing_column(P, "obs", {}))
+
+
+# --- spaces are asked once ------------------------------------------------------------------------------------------
+
+
+class Asked(gym.Space[Any]):
+    """Directions, for which a Discrete space stands; counts how often it is asked for it."""
+
+    num_asked = 0
+
+    def __init__(self, number: int = 2) -> None:
+        super().__init__()
+        self.number = number
+
+
+def discrete_of(space: Asked) -> Discrete:
+    Asked.num_asked += 1
+    return Discrete(space.number)
+
+
+def register_asked() -> None:
+    register(
+        Asked,
+        as_space=discrete_of,
+        to_array=lambda space, value: value,
+        from_array=lambda space, array: int(array),
+        arguments=lambda space: {"number": space.number},
+        make=lambda data: Asked(data["number"]),
+    )
+
+
+@pytest.fixture
+def no_more_kinds():
+    kinds = dict(KINDS)
+    yield
+    KINDS.clear()
+    KINDS.update(kinds)
+
+
+@pytest.mark.usefixtures("no_more_kinds")
+def test_spaces_are_asked_once_and_numbers_are_checked_each_time():
+    register_asked()
+    checks, modules = BatchChecks(), {P: module(action=Asked())}
+    assert checks.check({P: good()}, modules) == {P: B}
+    known = Asked.num_asked
+    assert checks.check({P: {**good(), "more": np.zeros(B)}}, modules) == {P: B}
+    for _ in range(2):
+        with pytest.raises(BatchError, match=r"0-based actions of Discrete\(2\), found values from 0 to 2"):
+            checks.check({P: {**good(), ACTIONS: np.arange(B) % 3}}, modules)
+        assert checks.check({P: good()}, modules) == {P: B}
+    # Shapes are compared with the spaces in each new form of a batch: once for "more", and once back.
+    assert Asked.num_asked - known <= 4
+
+
+def test_a_space_that_a_module_gets_later_is_what_its_batches_are_checked_against():
+    checks, one = BatchChecks(), module()
+    assert checks.check({P: good()}, {P: one}) == {P: B}
+    modules = {P: one}
+    checks.check({P: good()}, modules)
+    one.action_space = Discrete(1)
+    for _ in range(2):
+        with pytest.raises(BatchError, match=r"0-based actions of Discrete\(1\)"):
+            checks.check({P: good()}, modules)
+    one.action_space = MultiDiscrete([2, 2])
+    for _ in range(2):
+        with pytest.raises(BatchError, match=r"'actions': expected shape \[B, 2\], found shape \[6\]"):
+            checks.check({P: good()}, modules)
+    one.action_space, one.observation_space = Discrete(2), Box(-1, 1, (4,))
+    with pytest.raises(BatchError, match=r"'obs': expected shape \[B, 4\], found shape \[6, 3\]"):
+        checks.check({P: good()}, modules)
+
+
+@pytest.mark.usefixtures("no_more_kinds")
+def test_a_kind_that_is_registered_later_is_what_batches_are_checked_against():
+    class Later(Asked):
+        pass
+
+    checks, modules = BatchChecks(), {P: module(action=Later())}
+    batch = {P: {**good(), ACTIONS: np.arange(B) % 3}}
+    assert checks.check(batch, modules) == {P: B}  # nothing is known of the space
+    register_asked()
+    for _ in range(2):
+        with pytest.raises(BatchError, match=r"0-based actions of Discrete\(2\)"):
+            checks.check(batch, modules)
+
+
+def test_a_module_that_takes_the_place_of_another_is_checked_against_its_own_spaces():
+    config = tiny_config("numpy", modules=["a", "b"])
+    learner = ActorCriticLearner(config=config)
+    learner.build()
+    batch = {"a": tiny_batch(), "b": tiny_batch()}
+    learner.update(batch)
+    state = learner.get_state()
+    learner.set_state(state)
+    wrong = {"a": tiny_batch(), "b": {**tiny_batch(), ACTIONS: np.full(16, 2)}}
+    for _ in range(2):
+        with pytest.raises(BatchError, match=r"module 'b', column 'actions': .* of Discrete\(2\)"):
+            learner.update(wrong)
+    learner.remove_module("b")
+    spec = RLModuleSpec(observation_space=Dict({"x": OBSERVATIONS}), action_space=Discrete(3))
+    learner.add_module(module_id="b", module_spec=spec)
+    wrong["b"][Columns.OBS] = {"x": wrong["b"][Columns.OBS]}
+    learner.update(wrong)  # now it is not wrong
+    with pytest.raises(BatchError, match=r"module 'a', column 'actions': .* of Discrete\(2\)"):
+        learner.update({**wrong, "a": {**tiny_batch(), ACTIONS: np.full(16, 2)}})
+    wrong["b"][ACTIONS] = np.full(16, 3)
+    with pytest.raises(BatchError, match=r"module 'b', column 'actions': .* of Discrete\(3\)"):
+        learner.update(wrong)

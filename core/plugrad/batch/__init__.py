@@ -2,7 +2,6 @@
 
 from plugrad.batch.batch_errors import missing_column, refuse
 from plugrad.batch.checks import (
-    are_sequences,
     check,
     check_actions,
     check_masks,
@@ -14,6 +13,7 @@ from plugrad.batch.forms import (
     EnvSteps,
     MultiAgentBatch,
     Rows,
+    are_sequences,
     by_module,
     env_steps_of,
     minibatch,

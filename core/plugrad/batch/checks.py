@@ -1,20 +1,22 @@
 """Checks of a batch against a learner's modules, before anything changes."""
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from plugrad.action_masks import as_bool, choice_sizes, chosen, forbids_all
-from plugrad.action_rows import action_shape, wrong_part
-from plugrad.batch.batch_errors import batch_error, refuse
-from plugrad.batch.forms import Batch, as_array, state_names
+from plugrad.action_rows import action_shape, part_of_structure
+from plugrad.batch.batch_errors import no_rows_error, refuse, unknown_module_error
+from plugrad.batch.forms import Batch, are_sequences, as_array, state_names
 from plugrad.columns import Columns
-from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
-from plugrad.observations.rows import are_choices, cast_exactly
+from plugrad.errors import ConfigError
+from plugrad.observations.rows import cast_exactly, limits_of_choices
+from plugrad.spaces import kinds
 from plugrad.spaces.kinds import array_space, is_array, is_box, is_structured, number_of_choices
-from plugrad.spaces.layout import row_shape
+from plugrad.spaces.layout import RowPart, action_parts, row_shape
 from plugrad.spaces.structure import leaves
 from plugrad.types import Array, ModuleID
 
@@ -22,7 +24,8 @@ from plugrad.types import Array, ModuleID
 class BatchChecks:
     """Checks the batches of a learner, most of which have the same form: names, shapes and dtypes.
 
-    Checks that do not depend on values are repeated only if the form differs from that of the batch before.
+    Checks that do not depend on values are repeated only if the form differs from that of the batch before, or if a
+    module has other spaces.
 
     Attributes:
         sequences: of the last batch: ids of the modules whose columns have a time dimension.
@@ -33,6 +36,7 @@ class BatchChecks:
         self._form: list[tuple[Any, ...]] = []
         self._rows: dict[ModuleID, int] = {}
         self.sequences: set[ModuleID] = set()
+        self._spaces: dict[ModuleID, ModuleSpaces] = {}
 
     def check(self, batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
         """Check a batch against a learner's modules, as the function `check` does.
@@ -59,12 +63,25 @@ class BatchChecks:
             for module_id, columns in batch.items()
             for column, values in columns.items()
         ]
+        spaces = {each: self.spaces_of(each, modules[each]) for each in batch if each in modules}
         if form != self._form or modules is not self._modules:
             self._rows = _check_form(batch, modules)
             self.sequences = _with_sequences(batch, modules)
             self._form, self._modules = form, modules
-        _check_values(batch, self._rows, self.sequences, modules)
+        _check_values(batch, self._rows, self.sequences, spaces)
         return dict(self._rows)
+
+    def spaces_of(self, module_id: ModuleID, module: Any) -> "ModuleSpaces":
+        """What is known of a module's spaces; they are asked if they are others than at the last call."""
+        known = self._spaces.get(module_id)
+        if known is None or not known.are_of(module):
+            known = self._spaces[module_id] = ModuleSpaces(module)
+            self._form = []
+        return known
+
+    def have_parts(self, modules: Mapping[ModuleID, Any]) -> bool:
+        """Whether a module has observations of a Dict or a Tuple: a batch may have them in this structure."""
+        return any(self.spaces_of(each, modules[each]).has_parts for each in modules)
 
 
 def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
@@ -86,18 +103,154 @@ def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
             not the module's.
     """
     rows = _check_form(batch, modules)
-    _check_values(batch, rows, _with_sequences(batch, modules), modules)
+    spaces = {each: ModuleSpaces(modules[each]) for each in batch}
+    _check_values(batch, rows, _with_sequences(batch, modules), spaces)
     return rows
+
+
+class ModuleSpaces:
+    """What the checks of numbers ask the spaces of a module. The answers depend on the spaces alone.
+
+    Args:
+        module: the RLModule.
+
+    Attributes:
+        observations: which numbers its observations may have.
+        actions: which numbers its actions may have.
+        has_parts: whether its observations are of a Dict or a Tuple.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._asked = module.observation_space, module.action_space, module.network
+        self._num_registered = kinds.num_registered
+        self.observations = ObservationNumbers(module)
+        self.actions = ActionNumbers(module.action_space)
+        self.has_parts = is_structured(module.observation_space)
+
+    def are_of(self, module: Any) -> bool:
+        """Whether the answers are still right: the module has the same spaces, and no kind was registered since."""
+        observation_space, action_space, network = self._asked
+        return (
+            module.observation_space is observation_space
+            and module.action_space is action_space
+            and module.network is network
+            and self._num_registered == kinds.num_registered
+        )
+
+
+class ObservationNumbers:
+    """Which numbers of observations a built-in network would misread.
+
+    Args:
+        module: the RLModule; with a model of the user's own nothing is misread.
+
+    Attributes:
+        space: of the arrays; None if all numbers are read as they are.
+        limits: of discrete observations: the lowest choices, and those after the highest.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.space: gym.Space[Any] | None = None
+        self.limits: tuple[Array, Array] | None = None
+        space = module.observation_space
+        if module.network is not None and space is not None and is_array(space):
+            own = array_space(space)
+            self.limits = limits_of_choices(own)
+            self.space = own if self.limits is not None or own.dtype == np.uint8 else None
+
+    def check(self, module_id: ModuleID, obs: Any, column: str, counts: Array | None) -> None:
+        """See `check_observation_values`."""
+        if self.space is None or not isinstance(obs, np.ndarray):
+            return
+        if self.limits is None and obs.dtype == np.uint8:
+            return
+        values = obs if counts is None else obs[counts]
+        if self.limits is None:
+            if cast_exactly(values, np.uint8) is None:
+                found = f"values from {values.min()} to {values.max()}, which the network would scale again"
+                refuse(module_id, column, f"numbers that uint8 holds, of {self.space}", found)
+            return
+        whole, (first, end) = cast_exactly(values, np.int64), self.limits
+        if whole is None or np.any((whole < first) | (whole >= end)):
+            found = f"values from {values.min()} to {values.max()} in {values.dtype}"
+            refuse(module_id, column, f"whole numbers of {self.space}", found)
+
+
+class ActionNumbers:
+    """Which numbers are choices of an action space.
+
+    Args:
+        space: the action space.
+
+    Attributes:
+        space: the action space.
+        is_structured: whether it is a Tuple or a Dict.
+        choices: its discrete parts, and the number of choices of each number of a part.
+    """
+
+    def __init__(self, space: gym.Space[Any] | None) -> None:
+        self.space = space
+        self.is_structured = space is not None and is_structured(space)
+        parts = () if space is None else action_parts(space)
+        numbers = [(part, number_of_choices(part.space)) for part in parts]
+        self.choices = [(part, number) for part, number in numbers if number is not None]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """See `choice_sizes`."""
+        assert self.space is not None
+        return choice_sizes(self.space)
+
+    def wrong_part(self, rows: Array) -> tuple[RowPart, Array] | None:
+        """The first discrete part that has a number outside its choices.
+
+        Args:
+            rows: [..., *action_shape], counted from 0.
+
+        Returns:
+            The part and its numbers; None if all are choices.
+        """
+        for part, number in self.choices if rows.size else ():
+            values = part_of_structure(part, rows) if self.is_structured else rows
+            is_whole = values.dtype.kind in "iu" or (
+                self.is_structured and bool((values == np.rint(values)).all())
+            )
+            if not (is_whole and (values >= 0).all() and (values < number).all()):
+                return part, values
+        return None
+
+    def check(self, module_id: ModuleID, columns: Mapping[str, Any]) -> None:
+        """See `check_actions`."""
+        actions, mask = columns.get(Columns.ACTIONS), columns.get(Columns.LOSS_MASK)
+        if self.space is None or not isinstance(actions, np.ndarray):
+            return
+        if isinstance(mask, np.ndarray) and mask.ndim == 1:
+            actions = actions[mask > 0]
+        if wrong := self.wrong_part(actions):
+            part, values = wrong
+            of = f"{part.space}{f' at {part.path}' if part.path else ''}"
+            if not self.is_structured and actions.dtype.kind not in "iu":
+                refuse(module_id, Columns.ACTIONS, f"integers of {of}", f"dtype {actions.dtype}")
+            found = f"values from {values.min()} to {values.max()}"
+            refuse(module_id, Columns.ACTIONS, f"0-based actions of {of}", found)
+
+    def check_masks(
+        self, module_id: ModuleID, columns: Mapping[str, Any], leading: tuple[int, ...] | None = None
+    ) -> None:
+        """See the function `check_masks`."""
+        for column in (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK):
+            if self.space is not None and isinstance(columns.get(column), np.ndarray):
+                _check_mask(module_id, column, columns, self, leading)
 
 
 def _check_form(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
     """Check all but the values; returns the number of rows of each module."""
     for module_id in batch:
         if module_id not in modules:
-            raise _unknown_module(module_id, batch[module_id], list(modules))
+            raise unknown_module_error(module_id, batch[module_id], list(modules))
     rows = {module_id: _check_columns(module_id, columns) for module_id, columns in batch.items()}
     if not any(rows.values()):
-        raise _no_rows(batch, rows)
+        raise no_rows_error(batch, rows)
     for module_id, columns in batch.items():
         if rows[module_id]:
             _check_spaces(module_id, columns, modules[module_id])
@@ -113,39 +266,39 @@ def _check_values(
     batch: Batch,
     rows: Mapping[ModuleID, int],
     sequences: Collection[ModuleID],
-    modules: Mapping[ModuleID, Any],
+    spaces: Mapping[ModuleID, ModuleSpaces],
 ) -> None:
     """Check actions and action masks of rows; those of sequences are checked when their padding is known."""
     for module_id, columns in batch.items():
         if rows[module_id] and module_id not in sequences:
             mask = columns.get(Columns.LOSS_MASK)
             counts = mask > 0 if isinstance(mask, np.ndarray) else None
-            check_values(module_id, modules[module_id], columns, counts)
+            check_values(module_id, spaces[module_id], columns, counts)
 
 
 def check_values(
-    module_id: ModuleID, module: Any, columns: Mapping[str, Any], counts: Array | None = None
+    module_id: ModuleID, spaces: ModuleSpaces, columns: Mapping[str, Any], counts: Array | None = None
 ) -> None:
     """Check the numbers of observations, of actions and of the masks of actions.
 
     Args:
         module_id: the module, for errors.
-        module: the RLModule.
+        spaces: what is known of its spaces.
         columns: the module's columns; tensors that are no numpy arrays are not checked.
         counts: bool, the rows or steps that count; None: all.
 
     Raises:
         BatchError: as of `check_observation_values`, `check_actions` and `check_masks`.
     """
-    check_observation_values(module_id, module, columns.get(Columns.OBS), counts=counts)
+    spaces.observations.check(module_id, columns.get(Columns.OBS), Columns.OBS, counts)
     if Columns.NEXT_OBS in columns:
         next_obs, ends = columns[Columns.NEXT_OBS], columns.get(Columns.TERMINATEDS)
         if isinstance(ends, np.ndarray) and (counts is None or ends.shape == counts.shape):
             # After an end there is nothing to observe.
             counts = ends == 0 if counts is None else counts & (ends == 0)
-        check_observation_values(module_id, module, next_obs, Columns.NEXT_OBS, counts=counts)
-    check_actions(module_id, columns, module.action_space)
-    check_masks(module_id, columns, module.action_space)
+        spaces.observations.check(module_id, next_obs, Columns.NEXT_OBS, counts)
+    spaces.actions.check(module_id, columns)
+    spaces.actions.check_masks(module_id, columns)
 
 
 def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
@@ -225,20 +378,6 @@ def _check_state(module_id: ModuleID, columns: Mapping[str, Any], module: Any, g
             refuse(module_id, column, expected, f"shape {list(np.shape(columns[column]))}")
 
 
-def are_sequences(columns: Mapping[str, Any], module: Any) -> bool:
-    """Whether columns have a time dimension.
-
-    Args:
-        columns: a module's columns.
-        module: the RLModule.
-
-    Returns:
-        True if the module is stateful, or the columns have SEQ_LENS or a LOSS_MASK [B, T].
-    """
-    mask = columns.get(Columns.LOSS_MASK)
-    return module.is_stateful or Columns.SEQ_LENS in columns or (mask is not None and len(mask.shape) == 2)
-
-
 def _check_shape(
     module_id: ModuleID,
     column: str,
@@ -268,25 +407,8 @@ def check_observation_values(
     Raises:
         BatchError: a number is no choice of its discrete space, or uint8 does not hold it.
     """
-    if module.network is None or not isinstance(obs, np.ndarray):
-        return
-    space = module.observation_space
-    if space is None or not is_array(space):
-        return
-    space = array_space(space)
-    is_measured = number_of_choices(space) is None
-    if is_measured and (space.dtype != np.uint8 or obs.dtype == np.uint8):
-        return
-    values = obs if counts is None else obs[counts]
-    if is_measured:
-        if cast_exactly(values, np.uint8) is None:
-            found = f"values from {values.min()} to {values.max()}, which the network would scale again"
-            refuse(module_id, column, f"numbers that uint8 holds, of {space}", found)
-        return
-    whole = cast_exactly(values, np.int64)
-    if whole is None or not are_choices(space, whole):
-        found = f"values from {values.min()} to {values.max()} in {values.dtype}"
-        refuse(module_id, column, f"whole numbers of {space}", found)
+    if isinstance(obs, np.ndarray):
+        ObservationNumbers(module).check(module_id, obs, column, counts)
 
 
 def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Space[Any] | None) -> None:
@@ -300,43 +422,7 @@ def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Sp
     Raises:
         BatchError: an action is no integer or is not in the space.
     """
-    actions, mask = columns.get(Columns.ACTIONS), columns.get(Columns.LOSS_MASK)
-    if space is None or not isinstance(actions, np.ndarray):
-        return
-    if isinstance(mask, np.ndarray) and mask.ndim == 1:
-        actions = actions[mask > 0]
-    if wrong := wrong_part(space, actions):
-        part, values = wrong
-        of = f"{part.space}{f' at {part.path}' if part.path else ''}"
-        if not is_structured(space) and actions.dtype.kind not in "iu":
-            refuse(module_id, Columns.ACTIONS, f"integers of {of}", f"dtype {actions.dtype}")
-        found = f"values from {values.min()} to {values.max()}"
-        refuse(module_id, Columns.ACTIONS, f"0-based actions of {of}", found)
-
-
-def _unknown_module(module_id: Any, columns: Mapping[str, Any], known: list[ModuleID]) -> UnknownModuleError:
-    return UnknownModuleError(
-        f"module {module_id!r}, columns {list(columns)}: expected a module of the learner's, found another; "
-        f"the learner has: {', '.join(known)}.{did_you_mean(str(module_id), known)}",
-        module_id=module_id,
-        column=next(iter(columns), None),
-        expected=known,
-        found=module_id,
-        known=known,
-    )
-
-
-def _no_rows(batch: Batch, rows: Mapping[ModuleID, int]) -> Exception:
-    module_id = next(iter(batch), None)
-    column = None if module_id is None else next(iter(batch[module_id]), None)
-    where = "" if module_id is None else f"module {module_id!r}, column {column!r}: "
-    return batch_error(
-        f"{where}expected at least 1 row, found none: the batch has no rows: nothing to train on",
-        module_id=module_id,
-        column=column,
-        expected="at least 1 row",
-        found=dict(rows),
-    )
+    ActionNumbers(space).check(module_id, columns)
 
 
 def check_masks(
@@ -357,22 +443,24 @@ def check_masks(
         BatchError: a mask has another shape or dtype, forbids everything, or forbids the row's action; or the action
             space has a part that is not discrete.
     """
-    for column in (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK):
-        if space is not None and isinstance(columns.get(column), np.ndarray):
-            _check_mask(module_id, column, columns, space, leading)
+    ActionNumbers(space).check_masks(module_id, columns, leading)
 
 
 def _check_mask(
     module_id: ModuleID,
     column: str,
     columns: Mapping[str, Any],
-    space: gym.Space[Any],
+    numbers: ActionNumbers,
     leading: tuple[int, ...] | None,
 ) -> None:
-    sizes, values = _sizes(module_id, column, space), columns[column]
+    values = columns[column]
+    try:
+        sizes = numbers.sizes
+    except ConfigError as error:
+        refuse(module_id, column, "no such column", f"one, and {error}")
     expected = (*(_leading(columns, values) if leading is None else leading), sum(sizes))
     if values.shape != expected:
-        wanted = f"shape {list(expected)}, a flag for each choice of {space}"
+        wanted = f"shape {list(expected)}, a flag for each choice of {numbers.space}"
         refuse(module_id, column, wanted, f"shape {list(values.shape)}")
     mask = as_bool(values)
     if mask is None:
@@ -386,13 +474,6 @@ def _check_mask(
         taken = np.take_along_axis(mask, flags, -1).all(-1)
         what = "an action that the mask allows", f"a forbidden one in {Columns.ACTIONS!r}"
         _refuse_rows(module_id, column, *what, ~taken & counts)
-
-
-def _sizes(module_id: ModuleID, column: str, space: gym.Space[Any]) -> tuple[int, ...]:
-    try:
-        return choice_sizes(space)
-    except ConfigError as error:
-        refuse(module_id, column, "no such column", f"one, and {error}")
 
 
 def _leading(columns: Mapping[str, Any], values: Array) -> tuple[int, ...]:

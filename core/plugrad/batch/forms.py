@@ -131,6 +131,20 @@ def by_module(batch: Any) -> Batch:
     return {DEFAULT_MODULE_ID: _arrays(DEFAULT_MODULE_ID, columns)}
 
 
+def are_sequences(columns: Mapping[str, Any], module: Any) -> bool:
+    """Whether columns have a time dimension.
+
+    Args:
+        columns: a module's columns.
+        module: the RLModule.
+
+    Returns:
+        True if the module is stateful, or the columns have SEQ_LENS or a LOSS_MASK [B, T].
+    """
+    mask = columns.get(Columns.LOSS_MASK)
+    return module.is_stateful or Columns.SEQ_LENS in columns or (mask is not None and len(mask.shape) == 2)
+
+
 def _arrays(module_id: ModuleID, columns: Mapping[Any, Any]) -> dict[str, Any]:
     return {
         column: values

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch.batch_errors import refuse
-from plugrad.batch.checks import are_sequences, check_values
-from plugrad.batch.forms import STATE_COLUMNS, SampleCount
+from plugrad.batch.checks import ModuleSpaces, check_values
+from plugrad.batch.forms import STATE_COLUMNS, SampleCount, are_sequences
 from plugrad.columns import Columns
 from plugrad.types import Array, ModuleID
 
@@ -21,7 +21,12 @@ Arrays = dict[str, Array]
 
 
 def count_samples(
-    module_id: ModuleID, columns: Mapping[str, Array], module: Any, *, reads_masked_steps: bool = False
+    module_id: ModuleID,
+    columns: Mapping[str, Array],
+    module: Any,
+    *,
+    reads_masked_steps: bool = False,
+    spaces: ModuleSpaces | None = None,
 ) -> tuple[Arrays, SampleCount]:
     """Check a module's sequences, complete `loss_mask`, and remove what it masks.
 
@@ -34,6 +39,7 @@ def count_samples(
         columns: its columns, checked by `plugrad.batch.check`: sequences, or rows with `loss_mask` [B].
         module: the RLModule.
         reads_masked_steps: see `AlgorithmConfig`; then only steps behind `seq_lens` become zeros.
+        spaces: what is known of the module's spaces; None: they are asked.
 
     Returns:
         The columns, and the number of samples.
@@ -47,7 +53,7 @@ def count_samples(
     if counts.ndim == 2:
         steps = _steps_within(columns, counts) if reads_masked_steps else counts
         columns = _zero_steps(columns, ~(_until_last(steps) if module.is_stateful else steps))
-    check_values(module_id, module, columns, counts)
+    check_values(module_id, spaces or ModuleSpaces(module), columns, counts)
     return columns, SampleCount(len(counts), int(counts.sum()))
 
 

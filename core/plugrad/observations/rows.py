@@ -91,11 +91,14 @@ def are_choices(space: Space[Any], values: Array) -> bool:
         space: Box, Discrete, MultiDiscrete or MultiBinary.
         values: numbers of one or more observations.
     """
+    limits = limits_of_choices(space)
+    return limits is None or not np.any((values < limits[0]) | (values >= limits[1]))
+
+
+def limits_of_choices(space: Space[Any]) -> tuple[Array, Array] | None:
+    """The lowest choices of a discrete space, and those after the highest, in int64; None for a Box."""
     sizes = number_of_choices(space)
-    if sizes is None:
-        return True
-    start = first_choice(space)
-    return not np.any((values < start) | (values >= start + sizes))
+    return None if sizes is None else (first := first_choice(space), first + sizes)
 
 
 def _arrays(space: Any, observation: Any, path: str) -> Iterator[tuple[str, Space[Any], Array]]:

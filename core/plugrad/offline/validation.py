@@ -6,7 +6,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.action_rows import action_shape, wrong_part
+from plugrad.action_rows import action_shape
+from plugrad.batch.checks import ActionNumbers
 from plugrad.errors import BatchError
 from plugrad.observations import row_shape
 from plugrad.spaces.kinds import is_array, number_of_choices
@@ -110,7 +111,7 @@ _KNOWN = "one of Box, Discrete, MultiBinary and MultiDiscrete, or a Tuple or Dic
 
 
 def _check_range(where: str, actions: Array, space: gym.Space[Any]) -> None:
-    if wrong := wrong_part(space, actions):
+    if wrong := ActionNumbers(space).wrong_part(actions):
         part, values = wrong
         number = number_of_choices(part.space)
         raise column_error(

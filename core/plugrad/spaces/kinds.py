@@ -230,6 +230,8 @@ UNKNOWN = SpaceKind(
 KINDS: dict[type[Any], SpaceKind] = {
     each.space_class: each for each in (BOX, DISCRETE, MULTI_DISCRETE, MULTI_BINARY, TEXT, DICT, TUPLE)
 }
+num_registered = 0
+"""How often `register` was called: what was asked of the table before may have another answer now."""
 
 
 def register(
@@ -268,6 +270,8 @@ def register(
             raise ConfigError(
                 f"register: {place} and {found} have one name, under which files know a space: rename the class"
             )
+    global num_registered
+    num_registered += 1
     KINDS[space_class] = SpaceKind(
         space_class,
         arguments,

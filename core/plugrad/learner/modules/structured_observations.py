@@ -56,18 +56,16 @@ def batch_in_rows(batch: Any, modules: Mapping[ModuleID, Any]) -> Any:
 
     Args:
         batch: the user's batch; its form is not checked here.
-        modules: the learner's modules.
+        modules: the learner's modules, of which some have a Dict or Tuple space.
 
     Returns:
-        The batch itself if no module has a Dict or Tuple space; else `{module_id: columns}`, or columns.
+        `{module_id: columns}`, or columns; what is no batch is returned as it is.
 
     Raises:
         BatchError: observations do not fit the space of their module.
     """
     given = getattr(batch, "policy_batches", batch)
-    if not isinstance(given, Mapping) or not any(
-        is_structured(m.observation_space) for m in modules.values()
-    ):
+    if not isinstance(given, Mapping):
         return batch
     env_steps_of(batch)
     if any(column in given and column not in modules for column in _COLUMNS):

@@ -81,6 +81,7 @@ def prepare_batch(
                 columns_to_numpy(learner, each),
                 learner.module[module_id],
                 reads_masked_steps=learner.config.reads_masked_steps,
+                spaces=checks.spaces_of(module_id, learner.module[module_id]),
             )
     return settled, found
 

@@ -214,7 +214,9 @@ class UpdateRun:
             given = "neither" if batch is None else "both"
             raise BatchError(f"update() takes a batch or episodes; found {given}")
         if episodes is None:
-            return batches.by_module(batch_in_rows(batch, self._learner.module))
+            modules = self._learner.module
+            has_parts = self._checks.have_parts(modules)
+            return batches.by_module(batch_in_rows(batch, modules) if has_parts else batch)
         learner = self._learner
         rows = episodes_in_rows(episodes, learner.module)
         return batches.by_module(run_pipeline(learner.connectors, learner, {}, rows))
