@@ -18,6 +18,18 @@ from plugrad.gradients import FlatVariable
 from plugrad.ops import Ops, Variable
 from plugrad.types import Tensor
 
+__all__ = [
+    "OPTIMIZERS",
+    "SCALAR_SLOTS",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Optimizer",
+    "RMSprop",
+    "Slots",
+    "make_optimizer",
+]
+
 Slots = dict[str, Tensor]
 """The values of an optimizer's slots: `{slot name: tensor}`."""
 SCALAR_SLOTS = frozenset({"count"})
