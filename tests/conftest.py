@@ -3,6 +3,7 @@
 A framework is imported by the tests that run on it, never here: tests/core runs without any.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -27,6 +28,12 @@ collect_ignore_glob = ["author/plugrad-*"]  # a stranger's tests: author/test_st
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 settings.register_profile("plugrad", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("plugrad")
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage visit what is there till the end: the strict backend collects at each program."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", params=backends_under_test())

@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
@@ -117,18 +119,25 @@ def partner(sides: Sides, how: str, which: str) -> Sides:
 
 def ppo(env: Any, **settings: Any) -> PPOConfig:
     config = PPOConfig().framework("numpy").debugging(seed=0).environment(env, **settings)
-    config = config.rl_module(model_config={"fcnet_hiddens": [2]})
+    config = config.rl_module(model_config={"fcnet_hiddens": [1]})
     config = config.multi_agent(policies=["one", "two"], agent_to_module=MODULES)
     return config.training(train_batch_size=8, minibatch_size=None, num_epochs=1)
 
 
-def saved(env: Any, path: Path) -> str:
+@cache
+def saved(env: Any) -> str:
+    """A checkpoint of a trained PPO, which the tests only read; its folder is removed with the process."""
+    folder = TemporaryDirectory()
+    _folders.append(folder)
     algorithm = ppo(env).build_algo()
     try:
         algorithm.train()
-        return algorithm.save_to_path(path / "checkpoint")
+        return algorithm.save_to_path(Path(folder.name) / "checkpoint")
     finally:
         algorithm.stop()
+
+
+_folders: list[TemporaryDirectory[str]] = []
 
 
 def played(algorithm: Algorithm, observations: Sides) -> Any:
@@ -147,15 +156,15 @@ def played(algorithm: Algorithm, observations: Sides) -> Any:
         algorithm.stop()
 
 
-def from_checkpoint(asked: Any, found: Any, path: Path) -> Any:
-    return played(Algorithm.from_checkpoint(saved(asked, path), env=found), found.spaces)
+def from_checkpoint(asked: Any, found: Any) -> Any:
+    return played(Algorithm.from_checkpoint(saved(asked), env=found), found.spaces)
 
 
-def restore_from_path(asked: Any, found: Any, path: Path) -> Any:
+def restore_from_path(asked: Any, found: Any) -> Any:
     algorithm = ppo(found).build_algo()
     before = algorithm.learner_group.get_weights()
     try:
-        algorithm.restore_from_path(saved(asked, path))
+        algorithm.restore_from_path(saved(asked))
     except BaseException:
         after = algorithm.learner_group.get_weights()
         assert all((after[m][n] == before[m][n]).all() for m in before for n in before[m])
@@ -164,17 +173,17 @@ def restore_from_path(asked: Any, found: Any, path: Path) -> Any:
     return played(algorithm, found.spaces)
 
 
-def restore_module(asked: Any, found: Any, path: Path) -> Any:
+def restore_module(asked: Any, found: Any) -> Any:
     algorithm = ppo(found).build_algo()
     try:
-        algorithm.restore_from_path(saved(asked, path), component="rl_module")
+        algorithm.restore_from_path(saved(asked), component="rl_module")
     except BaseException:
         algorithm.stop()
         raise
     return played(algorithm, found.spaces)
 
 
-def build_with_specs(asked: Any, found: Any, path: Path) -> Any:
+def build_with_specs(asked: Any, found: Any) -> Any:
     specs = {
         module_id: RLModuleSpec(observation_space=seen, action_space=acted)
         for module_id, (seen, acted) in zip(MODULES.values(), asked.spaces.values(), strict=True)
@@ -185,7 +194,7 @@ def build_with_specs(asked: Any, found: Any, path: Path) -> Any:
     )
 
 
-def evaluation_env(asked: Any, found: Any, path: Path) -> Any:
+def evaluation_env(asked: Any, found: Any) -> Any:
     algorithm = ppo(asked).evaluation(evaluation_env=found).build_algo()
     return played(algorithm, found.spaces)
 
@@ -206,17 +215,32 @@ KEEPS_ITS_ORDER = ("restore_from_path", "restore_module")
 """Doors whose weights are of another order than the modules that are built already."""
 
 
+ASKED = {
+    (name, face): environment(sides, cls)
+    for name, sides in (("own", OWN), ("alike", ALIKE))
+    for face, cls in INTERFACES.items()
+}
+
+
+@cache
+def with_itself(door: str, asked: type[Agents]) -> Any:
+    """What a door gives where both sides are one."""
+    return DOORS[door](asked, asked)
+
+
 @pytest.mark.parametrize("face", INTERFACES)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(("how", "which"), WAYS)
-@pytest.mark.parametrize("sides", [OWN, ALIKE], ids=["own", "alike"])
+@pytest.mark.parametrize("kind", ["own", "alike"])
 def test_the_spaces_of_agents_are_taken_by_key_or_refused_by_path(
-    sides: Sides, how: str, which: str, door: str, face: str, tmp_path: Path
+    kind: str, how: str, which: str, door: str, face: str
 ) -> None:
-    asked, found = (environment(each, INTERFACES[face]) for each in (sides, partner(sides, how, which)))
+    asked = ASKED[kind, face]
+    sides = asked.spaces
+    found = environment(partner(sides, how, which), INTERFACES[face])
     if how == "permuted" and door not in KEEPS_ITS_ORDER:
-        same = DOORS[door](asked, asked, tmp_path / "same")
-        np.testing.assert_allclose(DOORS[door](asked, found, tmp_path / "other"), same, rtol=0, atol=1e-6)
+        same = with_itself(door, asked)
+        np.testing.assert_allclose(DOORS[door](asked, found), same, rtol=0, atol=1e-6)
         return
     place = "another order" if how == "permuted" else PLACES[how, which]
     if door in KEEPS_ITS_ORDER and how != "permuted":  # here the environment is asked, the checkpoint found
@@ -225,7 +249,7 @@ def test_the_spaces_of_agents_are_taken_by_key_or_refused_by_path(
             + f"|{place}|has 'z'|has 'grip'"
         )
     with pytest.raises(SpaceMismatchError, match=place) as refused:
-        DOORS[door](asked, found, tmp_path)
+        DOORS[door](asked, found)
     said = str(refused.value)
     if door not in KEEPS_ITS_ORDER:
         module_id, agent = ("one", "left") if sides is ALIKE else ("two", "right")
@@ -295,8 +319,8 @@ def test_commands_take_the_spaces_of_agents_by_key_or_refuse_them_by_path(
             assert one["episode_return_mean"] == pytest.approx(two["episode_return_mean"], rel=0, abs=1e-6)
 
 
-def test_env_runners_in_processes_compare_the_spaces_of_agents(tmp_path: Path) -> None:
-    path = saved(Current, tmp_path)
+def test_env_runners_in_processes_compare_the_spaces_of_agents() -> None:
+    path = saved(Current)
 
     def sampled(env: Any) -> Any:
         specs = Algorithm.from_checkpoint(path, env=Current)
@@ -315,12 +339,12 @@ def test_env_runners_in_processes_compare_the_spaces_of_agents(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("sides", [OWN, ALIKE], ids=["own", "alike"])
-def test_other_bounds_of_agents_are_taken_where_that_is_said(sides: Sides, tmp_path: Path) -> None:
+def test_other_bounds_of_agents_are_taken_where_that_is_said(sides: Sides) -> None:
     wider = {
         agent: (seen, keyed(grip=Discrete(3), arm=Box(-2.0, 2.0, (2,), np.float32)))
         for agent, (seen, _) in sides.items()
     }
-    env, path = environment(wider), saved(environment(sides), tmp_path)
+    env, path = environment(wider), saved(environment(sides))
     with pytest.raises(SpaceMismatchError, match=r"\['arm'\].*Only bounds differ.*allow_other_bounds=True"):
         Algorithm.from_checkpoint(path, env=env)
     algorithm = Algorithm.from_checkpoint(path, env=env, allow_other_bounds=True)

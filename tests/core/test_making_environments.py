@@ -100,6 +100,7 @@ def test_workers_of_a_packages_id_register_it_once(num_env_runners, tmp_path, mo
         vectorization_mode="async",
         num_envs_per_env_runner=2,
     )
+    config = config.rl_module(model_config={"fcnet_hiddens": [1]})
     algorithm = config.training(train_batch_size=8, minibatch_size=8, num_epochs=1).build_algo()
     assert algorithm.train()["env_runners/num_env_steps_sampled"] == 8
     algorithm.stop()

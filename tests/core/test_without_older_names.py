@@ -28,7 +28,8 @@ from plugrad_ppo import PPOConfig
 
 config = PPOConfig().environment("CartPole-v1").framework("numpy").debugging(seed=1)
 config = config.training(train_batch_size=16, minibatch_size=8, num_epochs=1).env_runners(num_envs_per_env_runner=2)
-algorithm = config.rl_module(model_config={"fcnet_hiddens": [4]}).build_algo()
+config = config.rl_module(model_config={"fcnet_hiddens": [1]})
+algorithm = config.build_algo()
 algorithm.train()
 path = tempfile.mkdtemp()
 algorithm.save_to_path(path)
@@ -86,7 +87,7 @@ class OfRLlib(Parallel):
 def train(env):
     config = PPOConfig().environment(env).framework("numpy").env_runners(num_envs_per_env_runner=2)
     config = config.training(train_batch_size=16, minibatch_size=8, num_epochs=1)
-    algorithm = config.rl_module(model_config={"fcnet_hiddens": [4]}).build_algo()
+    algorithm = config.rl_module(model_config={"fcnet_hiddens": [1]}).build_algo()
     print(algorithm.train()["env_runners"]["episode_return_mean"])
 """
 COMMAND = "from plugrad.cli import main\n"
@@ -156,7 +157,7 @@ def test_without_the_plugin_other_environments_of_many_agents_train(without):
 
 
 def test_without_the_plugin_the_command_line_trains_and_its_help_lists_every_command(without, tmp_path):
-    where, small = str(tmp_path / "run"), "{fcnet_hiddens = [4]}"
+    where, small = str(tmp_path / "run"), "{fcnet_hiddens = [1]}"
     train = ["train", "ppo", "CartPole-v1", "--backend", "numpy", "--stop-timesteps", "64", "--out", where]
     train += ["--training.train_batch_size", "64", "--rl_module.model_config", small, "--quiet"]
     for arguments in (["--help"], train, ["eval", where, "--episodes", "1"]):

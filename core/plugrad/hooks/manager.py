@@ -30,7 +30,7 @@ from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
-from plugrad.hooks.markers import PROJECT, hookimpl
+from plugrad.hooks.markers import PROJECT, hookimpl, parameters_of
 
 TIERS = ("core", "backend", "algorithm", "listener")
 BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
@@ -75,8 +75,10 @@ def has_one_answer(specification: Callable[..., Any]) -> bool:
 def marked_functions(implementation: Any) -> dict[str, Callable[..., Any]]:
     """`{name: function}` of what is marked `@hookimpl` in an object, a module or a class, unchecked."""
     found: dict[str, Callable[..., Any]] = {}
+    may_compute = type(implementation) is not ModuleType
     for name in dir(implementation):
-        if isinstance(inspect.getattr_static(implementation, name, None), property | cached_property):
+        static = inspect.getattr_static(implementation, name, None) if may_compute else None
+        if isinstance(static, property | cached_property):
             continue  # reading it would run the plugin's code
         function = getattr(implementation, name, None)
         if inspect.isroutine(function) and hasattr(function, _OPTIONS):
@@ -125,8 +127,8 @@ def _check_signature(plugin: Plugin, name: str, function: Callable[..., Any]) ->
     if spec is None:
         hint = did_you_mean(name, specifications())
         raise PluginError(f"{plugin} implements {name!r}, which is no hook of plugrad.{hint}", hook=name)
-    allowed = list(inspect.signature(spec).parameters)[1:]
-    for argument in inspect.signature(function).parameters.values():
+    allowed = list(parameters_of(spec))[1:]
+    for argument in parameters_of(function).values():
         where = f"{plugin}, hook {name!r}, argument {argument.name!r}"
         if argument.kind is not argument.POSITIONAL_OR_KEYWORD:
             raise PluginError(
@@ -236,7 +238,7 @@ class HookManager:
             raise PluginConflictError(
                 f"{present[0]} and {plugin} both answer {name!r}, where one is meant", hook=name
             )
-        self._providers[name] = plugin, function, tuple(inspect.signature(function).parameters)
+        self._providers[name] = plugin, function, tuple(parameters_of(function))
 
     def has_provider(self, name: str) -> bool:
         """Whether the core, the backend or the algorithm provides this hook."""
@@ -277,7 +279,7 @@ class HookManager:
         if name not in self._providers:
             return None
         _, function, wanted = self._providers[name]
-        _, *parameters = inspect.signature(declared).parameters.values()
+        _, *parameters = parameters_of(declared).values()
         arguments = tuple(each.name for each in parameters)
         if wanted not in (arguments, ("learner", *arguments)):
             return None
@@ -454,13 +456,10 @@ def _only_calls_provider(cls: type[Any], base: type[Any], method: str) -> bool:
 def _end_of_chain(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
     """What the innermost wrapper calls: the method of the learner's class."""
     function = _method(cls, base, method, hook)
-    positional = [
-        name
-        for name, parameter in inspect.signature(getattr(base, method)).parameters.items()
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name != "self"
-    ]
+    _, *declared = parameters_of(getattr(base, method)).values()
+    positional = [each.name for each in declared if each.kind is each.POSITIONAL_OR_KEYWORD]
     spec = specifications()[hook]
-    arguments = list(inspect.signature(spec).parameters)[2:]
+    arguments = list(parameters_of(spec))[2:]
 
     @wraps(spec)  # pluggy reads the arguments' names from the wrapped function
     def call(learner: LearnerProtocol, *values: Any) -> Any:

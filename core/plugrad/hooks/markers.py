@@ -1,9 +1,10 @@
-"""Decorators: `hookimpl` for plugins, `hookspec` and `learner_method` for hook declarations."""
+"""Decorators: `hookimpl` for plugins, `hookspec` and `learner_method` for hook declarations; the arguments of both."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import pluggy
 
@@ -36,3 +37,13 @@ def _specification(method: Callable[..., Any]) -> Callable[..., Any]:
     specification = FunctionType(code, {}, method.__name__)
     specification.__qualname__, specification.__doc__ = method.__qualname__, method.__doc__
     return hookspec(firstresult=True)(since(since_version(method))(specification))
+
+
+_parameters: WeakKeyDictionary[Callable[..., Any], Mapping[str, inspect.Parameter]] = WeakKeyDictionary()
+
+
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """`{name: parameter}` of a declaration or an implementation, for which each new learner asks."""
+    if function not in _parameters:
+        _parameters[function] = inspect.signature(function).parameters
+    return _parameters[function]
