@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from plugrad import numpy_ops
 from plugrad.gradients import Layout
 from plugrad.hooks.backend_helpers import FunctionalCall, default_dtype
 from plugrad.types import Array, ParamRef, Tensor
@@ -123,7 +122,7 @@ class FlatParameters(TensorVariable):
 
     def _views(self, vector: Any) -> list[Any]:
         """Of a vector on the host: no program is as fast as this."""
-        return list(self.layout.split(numpy_ops, np.asarray(vector)).values())
+        return list(self.layout.arrays(np.asarray(vector)).values())
 
     def _parts(self, vector: Any) -> list[Any]:
         """Where reading the vector would wait for the device, a program makes the parts there."""

@@ -7,13 +7,14 @@ operations for any number of parameters.
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from plugrad.errors import ConfigError, OptimizerError
 from plugrad.ops import Ops, Variable
-from plugrad.types import ParamRef, Tensor
+from plugrad.types import Array, ParamRef, Tensor
 
 Gradients: TypeAlias = Mapping[ParamRef, Tensor]
 """`{param ref: gradient}`: a `FlatGradients`, or a plain dict that a hook returned."""
@@ -61,6 +62,11 @@ class Layout:
             ref: ops.reshape(part, shape)
             for ref, shape, part in zip(self.refs, self.shapes, parts, strict=True)
         }
+
+    def arrays(self, vector: Array) -> dict[ParamRef, Array]:
+        """The parameters in a vector of numpy, as views: `{ref: array of its shape}`."""
+        ends = zip(self.refs, self.shapes, self.sizes, accumulate(self.sizes), strict=True)
+        return {ref: vector[end - size : end].reshape(shape) for ref, shape, size, end in ends}
 
     def join(self, ops: Ops, tensors: Mapping[ParamRef, Tensor | None]) -> Tensor:
         """Join tensors to a flat vector.

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from plugrad import numpy_ops
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.gradients import FlatVariable
 from plugrad.ops import Ops, Variable
@@ -91,8 +90,7 @@ class Optimizer:
         layout = self.parameters.layout
         values = {name: slot.numpy() for name, slot in self.slots.items()}
         return {
-            name: value if name in SCALAR_SLOTS else layout.split(numpy_ops, value)
-            for name, value in values.items()
+            name: value if name in SCALAR_SLOTS else layout.arrays(value) for name, value in values.items()
         }
 
     def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +101,9 @@ class Optimizer:
         """Load slots from `get_slots`, which were checked against `slots_like`."""
         for name, slot in self.slots.items():
             value = saved[name]
-            slot.assign(value if name in SCALAR_SLOTS else self.parameters.layout.join(numpy_ops, value))
+            if name not in SCALAR_SLOTS:
+                value = np.concatenate([value[ref].ravel() for ref in self.parameters.layout.refs])
+            slot.assign(value)
 
     def step(self, ops: Ops, gradient: Tensor, guard: Guard) -> None:
         """Change the parameters and slots by one step. Compiled update modes trace this method.

@@ -1,4 +1,4 @@
-"""What a checkpoint directory holds: the names in it, a state as JSON and arrays, and the manifest of a save.
+"""What a checkpoint directory holds, and who writes it: names, the manifest, the lock of the writer, a save.
 
     PATH.lock                      beside the directory: the process that writes to it
     PATH/save-<n>/                 a save; n counts the saves
@@ -9,26 +9,56 @@
     PATH/.tmp-<pid>-<n>/           a save that is being written, or whose writer died
     PATH/.trash-<pid>-<n>/         an old save that is being removed
 
-Names of modules, columns and parameters never become file names.
+Names of modules, columns and parameters never become file names. A save is written all or nothing: under a temporary
+name, flushed to the disk, and renamed; older saves are removed after that. A process that dies at any point leaves the
+last good save. The next save removes what was left half-written.
 """
 
+import datetime
+import fcntl
 import hashlib
 import importlib.metadata
-import math
 import os
+import platform
 import re
-import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import numpy as np
-
-from plugrad.checkpoint import formats
-from plugrad.errors import CheckpointError, CheckpointUnsafeError, CheckpointVersionError
-from plugrad.types import Array, StrPath
+from plugrad.checkpoint.disk import (
+    BlockFile,
+    FileEntry,
+    disk_errors,
+    identity_of,
+    make_directory,
+    open_in_place,
+    remove_or_warn,
+    sync_directory,
+    write_file,
+)
+from plugrad.checkpoint.formats import (
+    MAX_DATA_BYTES,
+    Block,
+    Decoder,
+    Leaves,
+    dumps,
+    encode,
+    loads,
+    pack_shard,
+    pack_shards,
+)
+from plugrad.errors import (
+    CheckpointError,
+    CheckpointLockedError,
+    CheckpointUnsafeError,
+    CheckpointVersionError,
+    ConfigError,
+)
+from plugrad.types import StrPath
 
 # --- names ---
 
@@ -87,244 +117,6 @@ def block_number(name: str) -> int | None:
     return int(match[1]) if match and name == block_name(int(match[1])) else None
 
 
-# --- blocks: parts of a state that never change, such as rows of a replay buffer; written once, then linked ---
-
-
-@dataclass(frozen=True)
-class FileEntry:
-    """A file in the manifest: `size` in bytes, `sha256` in lower-case hexadecimal."""
-
-    size: int
-    sha256: str
-
-    @classmethod
-    def of(cls, data: bytes | bytearray) -> "FileEntry":
-        """The entry of these bytes."""
-        return cls(len(data), hashlib.sha256(data).hexdigest())
-
-
-@dataclass(frozen=True)
-class BlockFile:
-    """A file that holds a block.
-
-    Args:
-        path: in a complete save.
-        entry: what the manifest says of it.
-        identity: device, inode, size and time of the last change of its bytes. A file with another identity may hold
-            something else.
-    """
-
-    path: Path
-    entry: FileEntry
-    identity: tuple[int, ...]
-
-
-def identity_of(found: os.stat_result) -> tuple[int, ...]:
-    """The identity of a file, for `BlockFile`."""
-    return found.st_dev, found.st_ino, stat.S_IFMT(found.st_mode), found.st_size, found.st_mtime_ns
-
-
-class Block(Mapping[str, Array]):
-    """Arrays by name that never change, as a part of a state.
-
-    A save writes a block to a file of its own. Give the same object to the next `save_checkpoint`, and that save links
-    the file in place of writing the arrays once more. Where no link can be made, it writes them.
-
-    Args:
-        read: returns the arrays, which must always be the same; called when they are needed.
-        file: where they are on disk already, as `load_checkpoint` says in the blocks that it returns.
-    """
-
-    def __init__(self, read: Callable[[], Mapping[str, Array]], file: BlockFile | None = None) -> None:
-        self.arrays = read
-        self.file = file
-
-    def __getitem__(self, name: str) -> Array:
-        return self.arrays()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays())
-
-    def __len__(self) -> int:
-        return len(self.arrays())
-
-
-class ReadBlock(NamedTuple):
-    """A block as it was read: its arrays in the order of their numbers, and its file."""
-
-    arrays: list[Array]
-    file: BlockFile
-
-
-# --- a nested state as a JSON value and a flat list of arrays, and back ---
-#
-# Plain values are written as they are. A value that JSON cannot write exactly becomes an object with one key that
-# begins with `$`:
-#
-#     an array or numpy scalar            {"$array": 17}          its number in the list of arrays
-#     a block of arrays                   {"$block": [3, "x", "y"]}    its number, and the arrays' names in order
-#     a float that is inf, -inf or nan    {"$float": "-inf"}
-#     an int beyond 64 bits               {"$int": "-0x1f..."}    hexadecimal; numpy's PCG64 counts in 128 bits
-#
-# A key of the state that itself begins with `$` is written with one `$` more.
-
-MAX_NESTING: Final = 30
-"""Levels of a state. A marker below it and the manifest around it make `formats.MAX_DEPTH` of them."""
-MAX_DATA_BYTES: Final = 8 * 2**20
-"""The limit of `data.json`, which holds names and plain values. Put long lists of numbers into arrays."""
-
-_DTYPES: Final = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
-    | {"float16", "float32", "float64", "complex64"}
-)
-_FLOATS: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """The leaves of a state that are not written as JSON; `encode` appends them, uncopied.
-
-    Attributes:
-        arrays: numbered from 0 in JSON.
-        blocks: numbered from 1, as their files are.
-    """
-
-    arrays: list[Array] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-
-
-def encode(tree: Mapping[str, Any], leaves: Leaves | None, name: str) -> Any:
-    """The JSON value of a state.
-
-    Args:
-        tree: nested dicts with string keys, and lists, of arrays, blocks, None, bool, int, float and str.
-        leaves: to which arrays and blocks are appended. None: none are allowed.
-        name: the name of the tree in errors, such as `state`.
-
-    Returns:
-        JSON data, in which `{"$array": n}` and `{"$block": [n, ...]}` stand for the leaves.
-
-    Raises:
-        CheckpointError: a key or a value would not come back as it is; names its place in the tree.
-    """
-    return _encode(dict(tree), leaves, name, 1)
-
-
-def _encode(value: Any, leaves: Leaves | None, place: str, level: int) -> Any:
-    # Exact types: a subclass, such as a named tuple or a string enum, would come back as another type.
-    kind = type(value)
-    if value is None or kind is bool or kind is str:
-        return value
-    if kind is int:
-        return value if -(2**63) <= value < 2**63 else {"$int": hex(value)}
-    if kind is float:
-        return value if math.isfinite(value) else {"$float": str(value)}
-    if kind is not dict and kind is not list:
-        return _encode_arrays(value, leaves, place)
-    if level > MAX_NESTING:
-        raise _refusal(place, f"something nested more than {MAX_NESTING} levels deep")
-    if kind is list:
-        return [_encode(item, leaves, f"{place}[{i}]", level + 1) for i, item in enumerate(value)]
-    found = {}
-    for key, item in value.items():
-        if type(key) is not str:
-            raise _refusal(place, f"the key {key!r}, which is not a string,")
-        inner = f"{place}[{key!r}]"
-        found["$" + key if key[:1] == "$" else key] = _encode(item, leaves, inner, level + 1)
-    return found
-
-
-def _encode_arrays(value: Any, leaves: Leaves | None, place: str) -> Any:
-    """The marker of an array, a numpy scalar or a block."""
-    kind = type(value)
-    is_block = kind is Block
-    if not (is_block or kind is np.ndarray or isinstance(value, np.generic)):
-        raise _refusal(place, f"a value of type {kind.__module__}.{kind.__qualname__}")
-    if leaves is None:
-        what = "a block of arrays; it belongs" if is_block else "an array; arrays belong"
-        raise _refusal(place, f"{what} in the state, which")
-    arrays = value.arrays() if is_block else {"": np.asarray(value)}
-    for name, each in arrays.items():
-        if each.dtype.name not in _DTYPES:
-            where = f"{place}[{name!r}]" if is_block else place
-            raise _refusal(where, f"an array of dtype {each.dtype}")
-    if is_block:
-        leaves.blocks.append(value)
-        return {"$block": [len(leaves.blocks), *arrays]}
-    leaves.arrays.append(arrays[""])
-    return {"$array": len(leaves.arrays) - 1}
-
-
-def _refusal(place: str, what: str) -> CheckpointError:
-    return CheckpointError(
-        f"{place[:400]} holds {what} that a checkpoint cannot keep exactly: it takes dicts with string keys, "
-        f"lists, None, bool, int, float, str and arrays of {', '.join(sorted(_DTYPES))}",
-        place=place,
-    )
-
-
-class Decoder:
-    """Decodes the objects of an encoded state: the `on_object` of `formats.loads`.
-
-    Args:
-        arrays: the arrays by number. Each is used once, so that no two leaves share memory.
-        blocks: by number the arrays of each block, and its file. Each is used once.
-
-    Attributes:
-        unused: the arrays that no object has named so far.
-        unused_blocks: the blocks that no object has named so far.
-    """
-
-    def __init__(
-        self,
-        arrays: Mapping[int, Array] | None = None,
-        blocks: Mapping[int, ReadBlock] | None = None,
-    ) -> None:
-        self.unused = dict(arrays or {})
-        self.unused_blocks = dict(blocks or {})
-
-    def __call__(self, found: dict[str, Any]) -> Any:
-        """The value of one JSON object.
-
-        Raises:
-            ValueError: a marker that `encode` does not write, or an array that is not there.
-        """
-        marked = False
-        for key in found:
-            if key[:1] == "$":
-                marked = True
-                if key[:2] != "$$":
-                    if len(found) == 1:
-                        return self._leaf(key, found[key])
-                    raise ValueError(f"unknown marker {key[:40]!r}")
-        return {key.removeprefix("$"): value for key, value in found.items()} if marked else found
-
-    def _leaf(self, marker: str, value: Any) -> Any:
-        if marker == "$array" and type(value) is int and value in self.unused:
-            return self.unused.pop(value)
-        if marker == "$block" and isinstance(value, list) and _is_block(value, self.unused_blocks):
-            number, *names = value
-            arrays, file = self.unused_blocks.pop(number)
-            found = dict(zip(names, arrays, strict=True))
-            return Block(lambda: found, file)
-        if marker == "$float" and isinstance(value, str) and value in _FLOATS:
-            return _FLOATS[value]
-        if marker == "$int" and isinstance(value, str):
-            return int(value, 16)
-        raise ValueError(f"unknown or repeated marker {marker[:40]!r}: {str(value)[:40]}")
-
-
-def _is_block(value: list[Any], blocks: Mapping[int, ReadBlock]) -> bool:
-    """Whether it is the number of a block, and as many names as that has arrays."""
-    number, *names = value or [None]
-    return (
-        type(number) is int
-        and number in blocks
-        and all(isinstance(name, str) for name in names)
-        and len(set(names)) == len(names) == len(blocks[number].arrays)
-    )
-
-
 # --- the manifest ---
 #
 # The last line is `"sha256":"..."}` over all bytes before it. This line and the three keys before `metadata` are the
@@ -366,7 +158,7 @@ class Manifest:
         body = data[: -len(_tail(b""))]
         if not body or data != body + _tail(body):
             raise ValueError("its own sha256 does not match")
-        fields = formats.loads(data, Decoder())
+        fields = loads(data, Decoder())
         _check_format(fields)
         if fields.keys() - {"sha256"} != _KEYS:
             raise ValueError(f"its keys are {sorted(fields)}")
@@ -409,7 +201,7 @@ def manifest_bytes(metadata: Mapping[str, Any], files: Mapping[str, FileEntry], 
         "metadata": encode(metadata, None, "metadata"),
         "files": {name: {"size": each.size, "sha256": each.sha256} for name, each in files.items()},
     }
-    body = formats.dumps(fields).removesuffix(b"}\n") + b",\n"
+    body = dumps(fields).removesuffix(b"}\n") + b",\n"
     if len(body) > MAX_MANIFEST_BYTES - 100:
         raise CheckpointError(
             f"the metadata takes {len(body)} bytes as JSON: a checkpoint keeps at most {MAX_MANIFEST_BYTES}"
@@ -449,3 +241,219 @@ def _read_entry(entry: Any) -> FileEntry:
         if type(size) is int and size >= 0 and isinstance(sha256, str):
             return FileEntry(size, sha256)
     raise ValueError(f"a file's entry is {str(entry)[:100]}")
+
+
+# --- one writer ---
+#
+# The lock is an `flock` on the file `<path>.lock` beside the directory. The kernel releases it when its holder ends,
+# however it ends, so no lock is ever stale. The file stays, because two writers could lock two files of the same name
+# otherwise. Readers take no lock.
+
+
+@dataclass
+class _Holding:
+    fd: int
+    users: int = 0
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+
+_guard = threading.Lock()
+_holdings: dict[str, _Holding] = {}
+
+
+WRITTEN: Final = "{path} is being written by {holder}; give each run a directory of its own"
+
+
+@contextmanager
+def writer_lock(path: StrPath, refusal: str = WRITTEN) -> Iterator[threading.Lock]:
+    """A block in which no other process saves to `path`.
+
+    Blocks of one process may be nested, in any thread. `save_checkpoint` uses one for each save; a program that keeps a
+    directory for itself may use one around its whole run.
+
+    Args:
+        path: the checkpoint directory; the lock's file is `<path>.lock`.
+        refusal: the sentence of the error, with `{path}` and `{holder}`.
+
+    Yields:
+        A mutex for the threads of this process.
+
+    Raises:
+        CheckpointLockedError: another process is in such a block; names its pid, its host and when it began.
+        CheckpointError: the lock's file cannot be made.
+        CheckpointUnsafeError: there is a link, a FIFO, or a file with a second name in its place.
+    """
+    name = os.path.realpath(path) + ".lock"
+    with disk_errors("lock", name), _guard:
+        if name not in _holdings:
+            _holdings[name] = _Holding(_acquire(name, refusal))
+        holding = _holdings[name]
+        holding.users += 1
+    try:
+        yield holding.turn
+    finally:
+        _leave(name, holding)
+
+
+def _leave(name: str, holding: _Holding) -> None:
+    with _guard:
+        if _holdings.get(name) is not holding:
+            return  # a forked child leaves a block that its parent entered: the lock is the parent's
+        holding.users -= 1
+        if holding.users:
+            return
+        del _holdings[name]
+        try:
+            os.ftruncate(holding.fd, 0)
+        except OSError:
+            pass  # a name that stays does no harm
+        finally:
+            # Closing is not enough: a child that was forked meanwhile may share the descriptor.
+            fcntl.flock(holding.fd, fcntl.LOCK_UN)
+            os.close(holding.fd)
+
+
+def _acquire(name: str, refusal: str) -> int:
+    fd = open_in_place(Path(name), os.O_RDWR)  # its content is replaced: it must be no other name of a file
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        start = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, dumps({"pid": os.getpid(), "host": platform.node(), "start": start}), 0)
+    except BlockingIOError:
+        path, holder, facts = name.removesuffix(".lock"), "another process", {}
+        # ValueError, KeyError, TypeError: it has the lock and has not written its name yet.
+        with suppress(ValueError, KeyError, TypeError):
+            found = loads(os.pread(fd, 4096, 0))
+            facts = {key: found[key] for key in ("pid", "host", "start")}
+            holder = "process {pid} on {host} since {start}".format(**facts)
+        os.close(fd)
+        raise CheckpointLockedError(refusal.format(path=path, holder=holder), path=path, **facts) from None
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _drop_locks_in_child() -> None:
+    # The locks are the parent's, whose descriptors alone must hold them.
+    global _guard
+    _guard = threading.Lock()
+    for holding in _holdings.values():
+        os.close(holding.fd)
+    _holdings.clear()
+
+
+os.register_at_fork(after_in_child=_drop_locks_in_child)
+
+
+# --- a save ---
+
+_TEMPORARY = re.compile(r"\.(tmp|trash)-[0-9]+-[0-9]+")
+
+
+def save_checkpoint(
+    path: StrPath,
+    state: Mapping[str, Any],
+    *,
+    metadata: Mapping[str, Any],
+    keep: int = 2,
+    format_version: int = 1,
+) -> Path:
+    """Write the next save of a checkpoint directory.
+
+        save_checkpoint("checkpoints", {"weights": np.zeros(3), "step": 7}, metadata={"kind": "mine"})
+
+    The save is on the disk when this returns. On an error, earlier saves are as they were.
+
+    Args:
+        path: a directory for checkpoints alone; made if it is missing. The save is its child `save-<n>`.
+        state: nested dicts with string keys, and lists, of numpy arrays, None, bool, int (of any size), float (also
+            infinite and NaN) and str. Arrays keep their dtype (bool, integers, float16 to float64, complex64), shape
+            and values; numpy scalars come back as 0-d arrays.
+        metadata: like `state`, without arrays: what a reader wants to know before it uses the state.
+        keep: saves that stay, this one included, >= 1. Older ones are removed.
+        format_version: the oldest format whose readers understand the state; they need not understand blocks.
+
+    Returns:
+        `path`.
+
+    Raises:
+        CheckpointError: a value cannot be saved, or the disk refused; names the place and the cause.
+        CheckpointLockedError: another process is saving there.
+        ConfigError: `keep` is less than 1.
+    """
+    if keep < 1:
+        raise ConfigError(f"keep={keep}: at least the save just written is kept", keep=keep)
+    leaves = Leaves()
+    data = dumps(encode(state, leaves, "state"))
+    if len(data) > MAX_DATA_BYTES:
+        raise CheckpointError(
+            f"the names and plain values of the state take {len(data)} bytes as JSON, a checkpoint keeps at "
+            f"most {MAX_DATA_BYTES}: put long lists of numbers into arrays"
+        )
+    owned = Path(path)
+    with disk_errors("save a checkpoint to", owned), writer_lock(owned) as turn, turn:
+        make_directory(owned.absolute())
+        _save(owned, data, leaves, metadata, format_version)
+        for number in save_numbers(os.listdir(owned))[:-keep]:
+            trash = owned / f".trash-{os.getpid()}-{number}"
+            remove_or_warn(owned / save_name(number), trash=trash)
+    return owned
+
+
+def _save(owned: Path, data: bytes, leaves: Leaves, metadata: Mapping[str, Any], format_version: int) -> None:
+    names = os.listdir(owned)
+    for name in filter(_TEMPORARY.fullmatch, names):  # nobody is at work on it: this process has the lock
+        remove_or_warn(owned / name)
+    number = max(save_numbers(names), default=0) + 1
+    staging = owned / f".tmp-{os.getpid()}-{number}"
+    try:
+        os.mkdir(staging)
+        blocks = _write_files(staging, data, leaves, metadata, format_version)
+        sync_directory(staging)
+        os.rename(staging, owned / save_name(number))
+    except BaseException:
+        if staging.exists():
+            remove_or_warn(staging)
+        raise
+    sync_directory(owned)
+    for block, file in zip(leaves.blocks, blocks, strict=True):
+        block.file = replace(file, path=owned / save_name(number) / file.path.name)
+
+
+def _write_files(
+    staging: Path, data: bytes, leaves: Leaves, metadata: Mapping[str, Any], format_version: int
+) -> list[BlockFile]:
+    """Write all files; returns those of the blocks."""
+    write_file(staging / DATA, data)
+    files = {DATA: FileEntry.of(data)}
+    for number, shard in enumerate(pack_shards(leaves.arrays), start=1):
+        name = shard_name(number)
+        write_file(staging / name, shard)
+        files[name] = FileEntry.of(shard)
+    blocks = [_write_block(staging / block_name(n), each) for n, each in enumerate(leaves.blocks, start=1)]
+    files |= {each.path.name: each.entry for each in blocks}
+    write_file(staging / MANIFEST, manifest_bytes(metadata, files, format_version))
+    return blocks
+
+
+def _write_block(path: Path, block: Block) -> BlockFile:
+    """Write a block to a new file, or link the file that holds it."""
+    if block.file is not None and _link(block.file, path):
+        return replace(block.file, path=path)
+    data = pack_shard(list(block.arrays().values()))
+    write_file(path, data)
+    return BlockFile(path, FileEntry.of(data), identity_of(os.stat(path, follow_symlinks=False)))
+
+
+def _link(file: BlockFile, path: Path) -> bool:
+    try:
+        os.link(file.path, path, follow_symlinks=False)
+    except OSError:
+        return False  # the save was removed, or is on another disk, or the file system has no hard links
+    found = os.stat(path, follow_symlinks=False)
+    if identity_of(found) == file.identity and found.st_uid == os.geteuid():
+        return True
+    os.unlink(path)  # someone put another file in its place, or another user could change it later
+    return False

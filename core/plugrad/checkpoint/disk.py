@@ -7,6 +7,7 @@ the user named, every directory is opened without following links.
 """
 
 import errno
+import hashlib
 import os
 import secrets
 import shutil
@@ -14,6 +15,7 @@ import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from plugrad.errors import CheckpointError, CheckpointUnsafeError, PlugradError
@@ -262,3 +264,37 @@ def remove_or_warn(path: Path, *, trash: Path | None = None) -> None:
             os.unlink(path)
     except OSError as error:
         warnings.warn(f"cannot remove {path}: {error.strerror or error}", RuntimeWarning, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file in the manifest: `size` in bytes, `sha256` in lower-case hexadecimal."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes | bytearray) -> "FileEntry":
+        """The entry of these bytes."""
+        return cls(len(data), hashlib.sha256(data).hexdigest())
+
+
+@dataclass(frozen=True)
+class BlockFile:
+    """A file that holds a block.
+
+    Args:
+        path: in a complete save.
+        entry: what the manifest says of it.
+        identity: device, inode, size and time of the last change of its bytes. A file with another identity may hold
+            something else.
+    """
+
+    path: Path
+    entry: FileEntry
+    identity: tuple[int, ...]
+
+
+def identity_of(found: os.stat_result) -> tuple[int, ...]:
+    """The identity of a file, for `BlockFile`."""
+    return found.st_dev, found.st_ino, stat.S_IFMT(found.st_mode), found.st_size, found.st_mtime_ns

@@ -1,4 +1,4 @@
-"""The two formats of plugrad's files: strict JSON, and arrays by name as safetensors, with texts in the header.
+"""The formats of plugrad's files: strict JSON; arrays by name as safetensors; a state as JSON and its arrays.
 
 Strict JSON is ASCII with finite numbers, unique keys and at most `MAX_DEPTH` levels. Files may come from a stranger:
 sizes and depths are measured before anything is parsed, and what is wrong is a `ValueError` with a reason, to which the
@@ -10,12 +10,14 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import safetensors.numpy
 
+from plugrad.checkpoint.disk import BlockFile
 from plugrad.errors import CheckpointError, CheckpointUnsafeError
 from plugrad.types import Array
 
@@ -32,7 +34,7 @@ def dumps(value: Any) -> bytes:
     """A value as one line of ASCII.
 
     Raises:
-        ValueError: a float is not finite; `content.encode` has a notation for those.
+        ValueError: a float is not finite; `encode` has a notation for those.
     """
     return (json.dumps(value, allow_nan=False, separators=(",", ":")) + "\n").encode("ascii")
 
@@ -254,3 +256,203 @@ def unpack_shard(data: bytearray) -> dict[int, Array]:
             raise ValueError(f"an array named {name[:40]!r}: a number is expected")
         found[int(name)] = array
     return found
+
+
+# --- blocks: parts of a state that never change, such as rows of a replay buffer; written once, then linked ---
+
+
+class Block(Mapping[str, Array]):
+    """Arrays by name that never change, as a part of a state.
+
+    A save writes a block to a file of its own. Give the same object to the next `save_checkpoint`, and that save links
+    the file in place of writing the arrays once more. Where no link can be made, it writes them.
+
+    Args:
+        read: returns the arrays, which must always be the same; called when they are needed.
+        file: where they are on disk already, as `load_checkpoint` says in the blocks that it returns.
+    """
+
+    def __init__(self, read: Callable[[], Mapping[str, Array]], file: BlockFile | None = None) -> None:
+        self.arrays = read
+        self.file = file
+
+    def __getitem__(self, name: str) -> Array:
+        return self.arrays()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays())
+
+    def __len__(self) -> int:
+        return len(self.arrays())
+
+
+class ReadBlock(NamedTuple):
+    """A block as it was read: its arrays in the order of their numbers, and its file."""
+
+    arrays: list[Array]
+    file: BlockFile
+
+
+# --- a nested state as a JSON value and a flat list of arrays, and back ---
+#
+# Plain values are written as they are. A value that JSON cannot write exactly becomes an object with one key that
+# begins with `$`:
+#
+#     an array or numpy scalar            {"$array": 17}          its number in the list of arrays
+#     a block of arrays                   {"$block": [3, "x", "y"]}    its number, and the arrays' names in order
+#     a float that is inf, -inf or nan    {"$float": "-inf"}
+#     an int beyond 64 bits               {"$int": "-0x1f..."}    hexadecimal; numpy's PCG64 counts in 128 bits
+#
+# A key of the state that itself begins with `$` is written with one `$` more.
+
+MAX_NESTING: Final = 30
+"""Levels of a state. A marker below it and the manifest around it make `MAX_DEPTH` of them."""
+MAX_DATA_BYTES: Final = 8 * 2**20
+"""The limit of `data.json`, which holds names and plain values. Put long lists of numbers into arrays."""
+
+_FLOATS: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The leaves of a state that are not written as JSON; `encode` appends them, uncopied.
+
+    Attributes:
+        arrays: numbered from 0 in JSON.
+        blocks: numbered from 1, as their files are.
+    """
+
+    arrays: list[Array] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+
+
+def encode(tree: Mapping[str, Any], leaves: Leaves | None, name: str) -> Any:
+    """The JSON value of a state.
+
+    Args:
+        tree: nested dicts with string keys, and lists, of arrays, blocks, None, bool, int, float and str.
+        leaves: to which arrays and blocks are appended. None: none are allowed.
+        name: the name of the tree in errors, such as `state`.
+
+    Returns:
+        JSON data, in which `{"$array": n}` and `{"$block": [n, ...]}` stand for the leaves.
+
+    Raises:
+        CheckpointError: a key or a value would not come back as it is; names its place in the tree.
+    """
+    return _encode(dict(tree), leaves, name, 1)
+
+
+def _encode(value: Any, leaves: Leaves | None, place: str, level: int) -> Any:
+    # Exact types: a subclass, such as a named tuple or a string enum, would come back as another type.
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is int:
+        return value if -(2**63) <= value < 2**63 else {"$int": hex(value)}
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": str(value)}
+    if kind is not dict and kind is not list:
+        return _encode_arrays(value, leaves, place)
+    if level > MAX_NESTING:
+        raise _refusal(place, f"something nested more than {MAX_NESTING} levels deep")
+    if kind is list:
+        return [_encode(item, leaves, f"{place}[{i}]", level + 1) for i, item in enumerate(value)]
+    found = {}
+    for key, item in value.items():
+        if type(key) is not str:
+            raise _refusal(place, f"the key {key!r}, which is not a string,")
+        inner = f"{place}[{key!r}]"
+        found["$" + key if key[:1] == "$" else key] = _encode(item, leaves, inner, level + 1)
+    return found
+
+
+def _encode_arrays(value: Any, leaves: Leaves | None, place: str) -> Any:
+    """The marker of an array, a numpy scalar or a block."""
+    kind = type(value)
+    is_block = kind is Block
+    if not (is_block or kind is np.ndarray or isinstance(value, np.generic)):
+        raise _refusal(place, f"a value of type {kind.__module__}.{kind.__qualname__}")
+    if leaves is None:
+        what = "a block of arrays; it belongs" if is_block else "an array; arrays belong"
+        raise _refusal(place, f"{what} in the state, which")
+    arrays = value.arrays() if is_block else {"": np.asarray(value)}
+    for name, each in arrays.items():
+        if each.dtype.newbyteorder("=") not in _NAMES:
+            where = f"{place}[{name!r}]" if is_block else place
+            raise _refusal(where, f"an array of dtype {each.dtype}")
+    if is_block:
+        leaves.blocks.append(value)
+        return {"$block": [len(leaves.blocks), *arrays]}
+    leaves.arrays.append(arrays[""])
+    return {"$array": len(leaves.arrays) - 1}
+
+
+def _refusal(place: str, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"{place[:400]} holds {what} that a checkpoint cannot keep exactly: it takes dicts with string keys, "
+        f"lists, None, bool, int, float, str and arrays of {', '.join(sorted(each.name for each in _NAMES))}",
+        place=place,
+    )
+
+
+class Decoder:
+    """Decodes the objects of an encoded state: the `on_object` of `loads`.
+
+    Args:
+        arrays: the arrays by number. Each is used once, so that no two leaves share memory.
+        blocks: by number the arrays of each block, and its file. Each is used once.
+
+    Attributes:
+        unused: the arrays that no object has named so far.
+        unused_blocks: the blocks that no object has named so far.
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[int, Array] | None = None,
+        blocks: Mapping[int, ReadBlock] | None = None,
+    ) -> None:
+        self.unused = dict(arrays or {})
+        self.unused_blocks = dict(blocks or {})
+
+    def __call__(self, found: dict[str, Any]) -> Any:
+        """The value of one JSON object.
+
+        Raises:
+            ValueError: a marker that `encode` does not write, or an array that is not there.
+        """
+        marked = False
+        for key in found:
+            if key[:1] == "$":
+                marked = True
+                if key[:2] != "$$":
+                    if len(found) == 1:
+                        return self._leaf(key, found[key])
+                    raise ValueError(f"unknown marker {key[:40]!r}")
+        return {key.removeprefix("$"): value for key, value in found.items()} if marked else found
+
+    def _leaf(self, marker: str, value: Any) -> Any:
+        if marker == "$array" and type(value) is int and value in self.unused:
+            return self.unused.pop(value)
+        if marker == "$block" and isinstance(value, list) and _is_block(value, self.unused_blocks):
+            number, *names = value
+            arrays, file = self.unused_blocks.pop(number)
+            found = dict(zip(names, arrays, strict=True))
+            return Block(lambda: found, file)
+        if marker == "$float" and isinstance(value, str) and value in _FLOATS:
+            return _FLOATS[value]
+        if marker == "$int" and isinstance(value, str):
+            return int(value, 16)
+        raise ValueError(f"unknown or repeated marker {marker[:40]!r}: {str(value)[:40]}")
+
+
+def _is_block(value: list[Any], blocks: Mapping[int, ReadBlock]) -> bool:
+    """Whether it is the number of a block, and as many names as that has arrays."""
+    number, *names = value or [None]
+    return (
+        type(number) is int
+        and number in blocks
+        and all(isinstance(name, str) for name in names)
+        and len(set(names)) == len(names) == len(blocks[number].arrays)
+    )

@@ -16,20 +16,15 @@ from plugrad.checkpoint import formats
 from plugrad.checkpoint.content import (
     DATA,
     MANIFEST,
-    MAX_DATA_BYTES,
     MAX_MANIFEST_BYTES,
-    BlockFile,
-    Decoder,
-    FileEntry,
     Manifest,
-    ReadBlock,
     block_number,
-    identity_of,
     save_name,
     save_number,
     save_numbers,
 )
-from plugrad.checkpoint.disk import disk_errors
+from plugrad.checkpoint.disk import BlockFile, FileEntry, disk_errors, identity_of
+from plugrad.checkpoint.formats import MAX_DATA_BYTES, Decoder, ReadBlock
 from plugrad.errors import (
     CheckpointCorruptError,
     CheckpointError,

@@ -124,16 +124,15 @@ def field(default: Any, **declared: Any) -> Any:
     return dataclasses.field(default=default, metadata=declared)
 
 
-def config_fields(cls: type[Any]) -> Mapping[str, FieldInfo]:
+def _config_fields(cls: type[Any]) -> Mapping[str, FieldInfo]:
     """The settings of a config class by name: section by section, then those that algorithms add."""
-    return _read_fields(typing.cast(Any, cls))
-
-
-@functools.cache
-def _read_fields(cls: Any) -> Mapping[str, FieldInfo]:
     hints = _type_hints(cls)
     infos = [_field_info(cls, f, hints.get(f.name, Any)) for f in dataclasses.fields(cls)]
     return types.MappingProxyType({info.name: info for info in sorted(infos, key=partial(_place, cls))})
+
+
+# A type checker takes the classes of configs, which are frozen dataclasses, for not hashable.
+config_fields = typing.cast("Callable[[type[Any]], Mapping[str, FieldInfo]]", functools.cache(_config_fields))
 
 
 def _place(cls: type, info: FieldInfo) -> int:

@@ -60,6 +60,7 @@ from plugrad.learner.state.checkpoint import (
     load_state,
     log_hyperparameters,
     metadata_of,
+    plugin_manifest,
     save_state,
     warn_of_other_normalization,
     warn_of_other_plugins,
@@ -289,6 +290,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     def _load_plugins(self) -> None:
         """Make what is needed to build modules: hooks, device and ops."""
         self.plugins = self._plugins()
+        self._plugin_manifest = plugin_manifest(self.plugins)
         self._hooks: HookManager = bind_hooks(self, Learner, self.plugins)
         check_providers(self, Learner, self._hooks)
         step = self._hooks.bound_provider("apply_gradients", self, LearnerSpec.apply_gradients)
@@ -459,6 +461,11 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         variable = super()._get_tensor_variable(value, dtype, trainable)
         note_made(self, variable, value)
         return variable
+
+    @property
+    def _plugin_variables(self) -> dict[str, Variable]:
+        """`{name: variable}` of all that plugins registered or made."""
+        return self.buffers.get(ALL_MODULES, {})
 
     def notify(self, hook: str, **arguments: Any) -> None:
         """Call a listener hook of all plugins.
@@ -1024,7 +1031,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self._check_is_built()
         checkpoint = load_state(path, kind="learner")
         state = pick_parts(checkpoint.state, select_parts(parts_in(checkpoint.state), component))
-        warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self.plugins)
+        warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self._plugin_manifest)
         if COMPONENT_RL_MODULE in state:
             warn_of_other_normalization(checkpoint.path, checkpoint.metadata, self.config)
             with as_checkpoint_error(checkpoint):

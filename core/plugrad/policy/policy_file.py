@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from plugrad.checkpoint import content, formats
+from plugrad.checkpoint import formats
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.errors import (
     CheckpointCorruptError,
@@ -76,7 +76,7 @@ def _pack(file: PolicyFile) -> bytearray:
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
         "plugrad_version": version("plugrad"),
-        "policy": formats.dumps(content.encode(file.description, None, "policy")).decode().rstrip(),
+        "policy": formats.dumps(formats.encode(file.description, None, "policy")).decode().rstrip(),
     }
     data = formats.pack(file.arrays, texts)
     data[_HASH] = _hash_of(data)
@@ -139,7 +139,7 @@ def _unpack(data: bytearray, path: Path) -> PolicyFile:
         raise ValueError("its sha256 does not match")
     arrays, texts = formats.unpack(data)
     _check_format(texts, path)
-    description = formats.loads(texts["policy"].encode("ascii"), content.Decoder())
+    description = formats.loads(texts["policy"].encode("ascii"), formats.Decoder())
     if not isinstance(description, dict):
         raise ValueError("its description is no object")
     return PolicyFile(description, arrays, path, texts["plugrad_version"])

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from plugrad.checkpoint import Block
-from plugrad.checkpoint.content import BlockFile
+from plugrad.checkpoint.disk import BlockFile
 from plugrad.errors import CheckpointError, RestoreMismatchError
 from plugrad.replay.observation_rows import COLUMNS, ObservationRows, StoredPart
 from plugrad.types import Array

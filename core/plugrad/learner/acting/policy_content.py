@@ -13,7 +13,6 @@ from plugrad.learner.state.checkpoint import (
     ENV_OBSERVATION_SPACE,
     UINT8_SCALE,
     part_of,
-    plugin_manifest,
     rule_of,
 )
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -114,7 +113,7 @@ def _description(
     return {
         "algorithm": written["algorithm"],
         "backend": written["backend"],
-        "plugins": [each for each in plugin_manifest(learner.plugins) if each["kind"] != "listener"],
+        "plugins": [each for each in learner._plugin_manifest if each["kind"] != "listener"],
         "module_id": module_id,
         "module_class": _own_class(module),
         "observation_space": encode(encoder.space, "observation_space"),

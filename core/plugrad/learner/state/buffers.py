@@ -37,11 +37,6 @@ Buffers = dict[ModuleID, dict[str, Variable]]
 log = logging.getLogger("plugrad")
 
 
-def plugin_variables(learner: "Learner") -> dict[str, Variable]:
-    """`{name: variable}` of all that plugins registered or made."""
-    return learner.buffers.get(ALL_MODULES, {})
-
-
 def with_plugin_variables(buffers: Buffers, own: dict[str, Variable]) -> Buffers:
     """Buffers with these plugins' variables.
 
@@ -73,7 +68,7 @@ def register(learner: "Learner", name: str, initial: Any, dtype: str | None) -> 
     value = np.asarray(initial)
     if value.dtype.kind not in "biuf":
         raise ConfigError(f"register_state({name!r}): expected a number or an array, found {initial!r:.80}")
-    if (present := plugin_variables(learner).get(name)) is not None:
+    if (present := learner._plugin_variables.get(name)) is not None:
         if learner._initial_plugin_state[name].shape != value.shape:
             has = list(learner._initial_plugin_state[name].shape)
             raise ConfigError(
@@ -104,7 +99,7 @@ def _add(learner: "Learner", name: str, variable: Variable, initial: Array, wait
         others = {each: value for each, value in learner._restored_plugin_state.items() if each != name}
         learner._restored_plugin_state = others
     learner._initial_plugin_state = {**learner._initial_plugin_state, name: initial}
-    own = {**plugin_variables(learner), name: variable}
+    own = {**learner._plugin_variables, name: variable}
     learner.buffers = with_plugin_variables(learner.buffers, own)
 
 
@@ -137,7 +132,7 @@ def keep_made(learner: "Learner", known: Collection[int]) -> None:
     for reference, value in made:
         variable = reference()
         if variable is not None and id(variable) not in known:
-            number = sum(name.startswith(UNNAMED) for name in plugin_variables(learner))
+            number = sum(name.startswith(UNNAMED) for name in learner._plugin_variables)
             name = f"{UNNAMED}{number}"
             initial = np.asarray(value, variable.numpy().dtype)
             waiting = learner._restored_plugin_state.get(name)
@@ -156,7 +151,7 @@ def set_plugin_state(learner: "Learner", state: Mapping[str, Any]) -> None:
         learner: a built learner.
         state: `{name: array}`, checked.
     """
-    own = plugin_variables(learner)
+    own = learner._plugin_variables
     for name, value in state.items():
         if name in own:
             own[name].assign(value)
@@ -203,7 +198,7 @@ def find_buffers(learner: "Learner") -> Buffers:
         for module_id in learner.trainable_module_ids
     }
     modules = {module_id: each for module_id, each in found.items() if each}
-    return with_plugin_variables(modules, plugin_variables(learner))
+    return with_plugin_variables(modules, learner._plugin_variables)
 
 
 def buffer_variables(buffers: Buffers, module_ids: Collection[ModuleID] | None = None) -> list[Variable]:
@@ -282,7 +277,7 @@ def average_buffers(learner: "Learner", columns: Batch) -> None:
     if learner.collective is None or not learner.buffers:
         return
     own = {module_id: dict(each) for module_id, each in learner.buffers.items() if module_id in columns}
-    for name, variable in plugin_variables(learner).items():
+    for name, variable in learner._plugin_variables.items():
         owner = owner_of(name, learner.module) or ALL_MODULES
         if owner in (ALL_MODULES, *columns):  # else no loss has moved it
             own.setdefault(owner, {})[f"{ALL_MODULES}/{name}"] = variable

@@ -57,7 +57,7 @@ def metadata_of(learner: "Learner", config: Any, *, kind: str) -> dict[str, Any]
         "backend": config.backend,
         "algorithm": written["algorithm"],
         "module_ids": list(learner.module),
-        "plugins": plugin_manifest(learner.plugins),
+        "plugins": [*learner._plugin_manifest],
         "config": written,
         UINT8_SCALE: byte_scales(learner.module),
     }
@@ -173,7 +173,7 @@ def plugin_manifest(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
     ]
 
 
-def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Sequence[Plugin]) -> None:
+def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], manifest: Sequence[Any]) -> None:
     """Warn, at the user's line, if a checkpoint was written with other plugins or versions than the active ones.
 
     A different backend gives no warning: results do not depend on it.
@@ -181,10 +181,10 @@ def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Seque
     Args:
         path: of the checkpoint.
         metadata: of the checkpoint.
-        plugins: the active ones.
+        manifest: of the active ones.
     """
     then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
-    now = {(str(each["kind"]), str(each["name"])): each for each in plugin_manifest(plugins)}
+    now = {(str(each["kind"]), str(each["name"])): each for each in manifest}
     gone = [key for key in then if key not in now and key[0] != "backend"]
     found = [f"{_name(then[key])} was active and is not now" for key in gone]
     for key, each in now.items():
@@ -435,11 +435,8 @@ def with_hyperparameters_of(config: Any, checkpoint: Checkpoint, whose: Hyperpar
     if whose not in ("checkpoint", "config"):
         raise ConfigError(f"hyperparameters={whose!r}: there is 'checkpoint' and 'config'")
     saved, fields = checkpoint.metadata["config"], config.fields()
-    values = {
-        name: decode_field(fields[name], saved[name], none_words=False)
-        for name in _names(config)
-        if name in saved
-    }
+    names = (name for name in _names(config) if name in saved)
+    values = {name: decode_field(fields[name], saved[name], none_words=False) for name in names}
     values = {name: value for name, value in values.items() if value != getattr(config, name)}
     return config.changed(**without_ineffective_overrides(values, fields)) if values else config
 

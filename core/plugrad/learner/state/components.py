@@ -16,7 +16,6 @@ from plugrad.learner.state.buffers import (
     buffer_variables,
     is_array_of_numbers,
     keep_made,
-    plugin_variables,
     set_plugin_state,
     with_plugin_variables,
 )
@@ -259,7 +258,7 @@ class _Coefficients(Component):
     def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
         for module_id, values in state.items():
             for name, value in values.items():
-                learner.coefficients[module_id][name].assign(value)
+                learner.coefficients[module_id].variables[name].assign(value)
 
     def variables(self, learner: "Learner") -> list[Variable]:
         return [
@@ -396,7 +395,7 @@ class _PluginState(Component):
         return [*learner._initial_plugin_state, *learner._restored_plugin_state]
 
     def get(self, learner: "Learner", parts: Collection[str]) -> State:
-        own, waiting = plugin_variables(learner), learner._restored_plugin_state
+        own, waiting = learner._plugin_variables, learner._restored_plugin_state
         return {name: own[name].numpy() if name in own else waiting[name].copy() for name in parts}
 
     def set(self, learner: "Learner", state: Mapping[str, Any]) -> None:
@@ -406,7 +405,7 @@ class _PluginState(Component):
         """What no plugin has registered yet may be any array of numbers."""
         given = state if isinstance(state, Mapping) else {}
         names = [*parts, *(each for each in given if isinstance(each, str) and each not in parts)]
-        own = plugin_variables(learner)
+        own = learner._plugin_variables
         return {
             name: own[name].numpy()
             if name in own
@@ -417,15 +416,15 @@ class _PluginState(Component):
         }
 
     def variables(self, learner: "Learner") -> list[Variable]:
-        return [variable for _, variable in sorted(plugin_variables(learner).items())]
+        return [variable for _, variable in sorted(learner._plugin_variables.items())]
 
     def values(self, learner: "Learner") -> State:
         """The names alone: the values are copied as variables."""
-        return dict.fromkeys(plugin_variables(learner))
+        return dict.fromkeys(learner._plugin_variables)
 
     def restore(self, learner: "Learner", values: State) -> None:
         """What was registered after the copy gets its initial value."""
-        own = plugin_variables(learner)
+        own = learner._plugin_variables
         late = {name: each for name, each in learner._initial_plugin_state.items() if name not in values}
         for name, value in {**values, **late}.items():
             if value is not None and name in own:
@@ -442,7 +441,7 @@ class _PluginState(Component):
         def without(named: Mapping[str, Any]) -> dict[str, Any]:
             return {name: each for name, each in named.items() if owner_of(name, ids) != module_id}
 
-        learner.buffers = with_plugin_variables(learner.buffers, without(plugin_variables(learner)))
+        learner.buffers = with_plugin_variables(learner.buffers, without(learner._plugin_variables))
         learner._initial_plugin_state = without(learner._initial_plugin_state)
         learner._restored_plugin_state = without(learner._restored_plugin_state)
 

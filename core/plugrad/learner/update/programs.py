@@ -10,7 +10,6 @@ from plugrad.batch import Batch
 from plugrad.hooks.backend_spec import BackendSpec, Capability, Program, StepContext
 from plugrad.hooks.read_numbers import ReadNumbers
 from plugrad.learner.modules.capabilities import why_not_here
-from plugrad.learner.state.buffers import plugin_variables
 from plugrad.learner.state.components import find_made_variables, state_variables
 from plugrad.learner.update.checks import columns_to_numpy
 from plugrad.learner.update.minibatches import Order, chunks, pad_rows
@@ -71,7 +70,7 @@ class Programs:
         Or if plugins have registered state since.
         """
         find_made_variables(self._learner)
-        if (names := [*plugin_variables(self._learner)]) != self._plugin_state:
+        if (names := [*self._learner._plugin_variables]) != self._plugin_state:
             self._plugin_state = names
             self._made.clear()
         num_loads = [each._num_loads for each in self._learner.module.values()]
