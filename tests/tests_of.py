@@ -15,7 +15,7 @@ import lzma
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -58,6 +58,31 @@ class Table:
         passing = {file: {name: f"{bits:x}" for name, bits in sorted(each.items())} for file, each in files}
         text = json.dumps({"commit": self.commit, "seconds": self.seconds, "passing": passing}, indent=0)
         path.write_bytes(lzma.compress(text.encode(), preset=9))
+
+    def record(self, seconds: Mapping[str, float], reached: Mapping[tuple[str, str], Iterable[str]]) -> None:
+        """Put in what tests were seen to pass through; what was known of these tests goes.
+
+        Args:
+            seconds: of each test that was run.
+            reached: `{(source file, function): tests}`; a test file alone stands for all its tests that were run.
+        """
+        self.seconds |= seconds
+        tests = {name: 1 << n for n, name in enumerate(self.seconds)}
+        of_file: defaultdict[str, int] = defaultdict(int)
+        for name in seconds:
+            of_file[name.partition("::")[0]] |= tests[name]
+        others = ~sum(tests[name] for name in seconds)
+        known = {
+            (file, name): bits & others for file, each in self.passing.items() for name, bits in each.items()
+        }
+        for place, names in reached.items():
+            for each in names:
+                bits = tests.get(each, 0) if "::" in each else of_file[each]
+                known[place] = known.get(place, 0) | bits
+        self.passing = {}
+        for (file, name), bits in known.items():
+            if bits:
+                self.passing.setdefault(file, {})[name] = bits
 
     def tests_of(self, path: str, functions: Iterable[str] | None = None) -> list[str]:
         """The tests that pass through a file or any of these functions, the most specific first.

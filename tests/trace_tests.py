@@ -146,22 +146,7 @@ def add(table: Table, folder: Path) -> None:
             for line, contexts in data.contexts_by_lineno(measured).items():
                 if line in functions:
                     reached[file, functions[line]].update(contexts)
-    table.seconds |= traced
-    tests = {name: 1 << n for n, name in enumerate(table.seconds)}
-    whole: defaultdict[str, int] = defaultdict(int)
-    for name in traced:
-        whole[name.partition("::")[0]] |= tests[name]
-    older = ~sum(tests[name] for name in traced)
-    for functions in table.passing.values():
-        for name in functions:
-            functions[name] &= older
-    for (file, function), contexts in reached.items():
-        known = table.passing.setdefault(file, {})
-        known[function] = known.get(function, 0)
-        for each in contexts:
-            known[function] |= tests.get(each, 0) if "::" in each else whole.get(each, 0)
-    for file, functions in [*table.passing.items()]:
-        table.passing[file] = {name: bits for name, bits in functions.items() if bits}
+    table.record(traced, reached)
 
 
 def main() -> int:

@@ -53,6 +53,23 @@ def test_a_table_comes_back_as_it_was(table, tmp_path):
     assert Table.read(tmp_path / "table") == table
 
 
+def test_tests_that_are_traced_anew_leave_the_others_as_they_were(table):
+    table.record(
+        {"tests/core/test_b.py::test_one": 0.2, "tests/core/test_b.py::test_new": 0.3},
+        {
+            ("core/plugrad/b.py", "h"): {"tests/core/test_b.py::test_one"},
+            ("core/plugrad/c.py", "k"): {"tests/core/test_b.py"},
+        },
+    )
+    one, new = "tests/core/test_b.py::test_one", "tests/core/test_b.py::test_new"
+    assert table.seconds[one] == 0.2
+    assert table.tests_of("core/plugrad/a.py") == ["tests/core/test_a.py::test_all"]
+    assert {*table.tests_of("core/plugrad/b.py")} == {"tests/core/test_a.py::test_all", one}
+    assert {*table.tests_of("core/plugrad/c.py", ["k"])} == {one, new}
+    table.record({one: 0.2, new: 0.3}, {})
+    assert "core/plugrad/c.py" not in table.passing
+
+
 def test_the_most_specific_come_first(table):
     both = ["tests/core/test_b.py::test_one", "tests/core/test_a.py::test_all"]
     assert table.tests_of("core/plugrad/a.py") == both
