@@ -10,8 +10,8 @@ are those of a smaller one.
 
 `--run` copies the checkout and runs the tests that pass through the place (`mutant_runs.py`): tests/core without a
 framework, the others on one backend. A test kills a mutant if it fails, or hangs, with the mistake and passes without.
-Exit status 1 if any mutant lives. What is in `--results` is not tried again, so a run that was stopped goes on; one
-that was not finished is tried again with a longer `--limit`.
+Exit status 1 if any mutant lives; one whose tests were not done within `--limit` decides nothing. What is in
+`--results` is not tried again, so a run that was stopped goes on; what was not done is tried with a longer `--limit`.
 """
 
 import argparse
@@ -139,7 +139,7 @@ def known_outcomes(path: Path | None) -> dict[str, Outcome]:
 
 
 def run(sites: Sequence[Site], seed: int, asked: argparse.Namespace) -> int:
-    """Try each mutant; how many live or were not decided."""
+    """Try each mutant; how many live."""
     known, outcomes = known_outcomes(asked.results), list[Outcome]()
     with TemporaryDirectory(prefix="mutants-", dir=asked.scratch) as scratch:
         trials = Trials(REPOSITORY, Path(scratch), asked.backend, asked.limit)
@@ -166,7 +166,7 @@ def run(sites: Sequence[Site], seed: int, asked: argparse.Namespace) -> int:
             print(f"\n{outcome.kind}: {site.operator}\n{diff(REPOSITORY, site)}", end="")
     others = "".join(f", {count} {kind}" for kind, count in counts.items() if kind != KILLED)
     print(f"\nkilled {counts[KILLED]} of {len(sites)} drawn{others}")
-    return len(sites) - counts[KILLED]
+    return len(sites) - counts[KILLED] - counts[UNFINISHED]
 
 
 def seed_of(text: str) -> int:

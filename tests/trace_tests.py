@@ -158,8 +158,10 @@ def main() -> int:
     )
     asked = parser.parse_args()
     commit = _git("log", "-1", "--format=%h, %cs")
+    if _git("status", "--porcelain", *SOURCES):
+        commit += ", with changes"
+    # Of a part that is made anew the commit is not said: nothing is older than what the head says.
     table = Table.read() if TABLE.exists() and asked.tests else Table(commit)
-    table.commit = commit + (" with changes" if _git("status", "--porcelain", *SOURCES) else "")
     failed = False
     with TemporaryDirectory(prefix="traced-") as scratch:
         folder = asked.data or Path(scratch)

@@ -126,6 +126,25 @@ def test_weights_are_read_and_set_by_module():
     np.testing.assert_array_equal(weights(other, "b"), weights(learner, "b"))
 
 
+CHANGES = {
+    "update": lambda learner: learner.update(ppo_batch()),
+    "apply_gradients": lambda learner: learner.apply_gradients({}),
+    "set_state": lambda learner: learner.set_state(learner.get_state()),
+    "set_weights": lambda learner: learner.set_weights(learner.get_weights()),
+    "add_module": lambda learner: learner.add_module(
+        module_id="more", module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [4]})
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_may_change_weights_makes_another_version_of_them(change):
+    learner = config().build_learner()
+    before = learner.weights_version
+    change(learner)
+    assert learner.weights_version > before
+
+
 def _edit(state, path, value=None):
     *parents, name = path
     for parent in parents:

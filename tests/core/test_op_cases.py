@@ -1,0 +1,63 @@
+"""The cases that compare the ops of backends with numpy's: each calls its op, and no argument could be ignored."""
+
+import inspect
+from functools import partial
+
+import numpy as np
+import pytest
+
+from plugrad import numpy_ops
+from plugrad.ops import Ops
+from plugrad.testing.backend_probe import leaves
+from plugrad.testing.op_cases import CASES, inputs
+
+OPS = {name: op for name, op in inspect.getmembers(Ops, inspect.isfunction) if not name.startswith("_")}
+ARGUMENTS = [
+    (op, name)
+    for op, function in OPS.items()
+    for name, each in inspect.signature(function).parameters.items()
+    if each.default is not each.empty
+]
+
+
+class Watched:
+    """numpy's ops, which note what is called; one of them may ignore one of its arguments."""
+
+    def __init__(self, op="", ignored=""):
+        self.called, self._op, self._ignored = set(), op, ignored
+
+    def __getattr__(self, name):
+        return partial(self._call, name, getattr(numpy_ops, name))
+
+    def _call(self, name, function, *args, **kwargs):
+        self.called.add(name)
+        if name != self._op:
+            return function(*args, **kwargs)
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+        return function(**{key: value for key, value in given.items() if key != self._ignored})
+
+
+def results(case, ops):
+    return [np.asarray(each) for each in leaves(case.call(ops, *inputs(case.kinds, 3, 4, 7)))]
+
+
+def are_equal(found, expected):
+    return all(
+        a.shape == b.shape and a.dtype == b.dtype and np.array_equal(a, b)
+        for a, b in zip(found, expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_calls_its_op(case):
+    ops = Watched()
+    results(case, ops)
+    assert case.op in ops.called
+
+
+@pytest.mark.parametrize(("op", "argument"), ARGUMENTS)
+def test_an_op_that_ignores_an_argument_is_found(op, argument):
+    cases = [case for case in CASES if case.op == op]
+    assert not all(
+        are_equal(results(case, Watched(op, argument)), results(case, numpy_ops)) for case in cases
+    )
