@@ -203,7 +203,8 @@ def hook_frames(folder: Path, learner: Any, batch: Any) -> dict[str, float]:
     """The frames from the call of an unwrapped hook to its provider, over the hooks that an update calls."""
     providers = {}
     for name, (_, function, *_) in learner._hooks._providers.items():
-        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        # What `contextmanager` and other decorators return has one code for all functions.
+        code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
         if code is not None:
             providers[code] = name
     # A provider with the method's defaults or `**kwargs` is a function of its own with the same code.

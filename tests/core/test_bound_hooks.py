@@ -254,3 +254,39 @@ def test_applying_gradients_is_the_learners_check_and_the_provider():
     assert learner.weights_version == version + 1
     with pytest.raises(UnknownParameterError):
         learner.apply_gradients({"default_policy/nothing": 0.0})
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_hook_that_fills_in_the_config_is_one_call_of_the_cores_provider(given):
+    learner = tiny_learner("numpy", grad_clip=0.5, grad_clip_by="value")
+    parameters = learner.get_parameters(learner.module["default_policy"])
+    gradients = {learner.get_param_ref(each): 2.0 * np.ones_like(each.numpy()) for each in parameters}
+    config = {"config": learner.config_view("default_policy")} if given else {}
+    below = frames_below(
+        lambda: learner.postprocess_gradients_for_module(
+            module_id="default_policy", module_gradients_dict=gradients, **config
+        ),
+        until="postprocess_gradients_for_module",
+    )
+    assert below == 1
+
+
+def test_a_provider_whose_config_is_always_one_gets_it_where_it_is_left_out():
+    configs = []
+
+    @hookimpl
+    def postprocess_gradients_for_module(learner, module_id, config, module_gradients_dict):
+        configs.append(config)
+        return module_gradients_dict
+
+    own = SimpleNamespace(postprocess_gradients_for_module=postprocess_gradients_for_module)
+
+    class OfAlgorithm(ActorCriticLearner):
+        def _plugins(self):
+            return [*super()._plugins(), Plugin("algorithm", "own", own)]
+
+    learner = OfAlgorithm(config=tiny_config("numpy"))
+    learner.build()
+    answer = learner.postprocess_gradients_for_module(module_id="default_policy", module_gradients_dict={})
+    assert answer == {}
+    assert configs == [learner.config_view("default_policy")]

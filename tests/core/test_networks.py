@@ -1,5 +1,7 @@
 """The built-in networks: names, shapes, first weights and the forward pass, against plain numpy."""
 
+import pickle
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -398,3 +400,33 @@ def test_a_network_may_read_keys_of_its_own():
         RLModuleSpec(model_config={"qf_hidens": [8]}).network_config(own)
     with pytest.raises(ConfigError, match="no key 'qf_hiddens'"):
         spec.network_config()
+
+
+# --- the distribution that takes the outputs --------------------------------------------------------------------------
+
+
+def test_the_distribution_of_an_action_space_is_looked_up_once():
+    class Counted(Discrete):
+        num_read = 0
+
+        def __getattribute__(self, name):
+            Counted.num_read += name == "n"
+            return super().__getattribute__(name)
+
+    net, space = network(), Counted(2)
+    found = net.distribution_class(space, ops)
+    number = Counted.num_read
+    assert all(net.distribution_class(space, ops) is found for _ in range(3))
+    assert Counted.num_read == number > 0
+    assert net.distribution_class(Discrete(3), ops).input_dim == 3  # of another space, and back
+    assert net.distribution_class(space, ops) is found
+
+
+def test_a_network_that_has_looked_up_its_distribution_can_be_pickled_and_copied():
+    net = network()
+    net.action_space = ACTIONS
+    outputs = np.zeros((1, 2), np.float32)
+    assert net.distribution(ops, outputs).mode() == [0]
+    for other in (pickle.loads(pickle.dumps(net)), deepcopy(net)):
+        assert shapes(other) == shapes(net)
+        assert other.distribution(ops, outputs).mode() == [0]

@@ -14,8 +14,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, wraps
-from types import FunctionType, MethodType, ModuleType
-from typing import Any
+from types import FunctionType, MethodType, ModuleType, NoneType
+from typing import Any, get_args
 
 import pluggy
 
@@ -32,7 +32,6 @@ from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
 from plugrad.hooks.markers import PROJECT, hookimpl, parameters_of
 
-TIERS = ("core", "backend", "algorithm", "listener")
 BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
 SPECIFICATIONS = (*BACKEND_SPECIFICATIONS, AlgorithmBuildSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
 _OPTIONS = f"{PROJECT}_impl"
@@ -207,8 +206,7 @@ class HookManager:
             raise PluginConflictError(f"{plugin} is registered twice on one learner")
         beside = {}
         for name, function in self._functions_of(plugin).items():
-            wraps = is_wrapper(function)
-            if wraps or not has_one_answer(specifications()[name]):
+            if (wraps := is_wrapper(function)) or not has_one_answer(specifications()[name]):
                 beside[name] = with_error_note(str(plugin), name, function, is_wrapper=wraps)
             else:
                 self._provide(plugin, name, function)
@@ -286,6 +284,11 @@ class HookManager:
         method = _with_parameters(function, wanted, parameters)
         return method if method is None or wanted == arguments else MethodType(method, owner)
 
+    def fills_in_config(self, name: str) -> bool:
+        """Whether the provider fills in the module's config itself: its argument `config` may be None."""
+        parameters = inspect.signature(self._providers[name][1]).parameters if name in self._providers else {}
+        return "config" in parameters and NoneType in get_args(parameters["config"].annotation)
+
     def is_wrapped(self, name: str) -> bool:
         """Whether a call of this hook must run the whole chain."""
         return len(getattr(self._pluggy.hook, name).get_hookimpls()) > 1
@@ -336,8 +339,7 @@ class HookManager:
         Returns:
             What the outermost wrapper returns; for a listener hook, a list of what listeners returned.
         """
-        caller = self._implemented.get(name)
-        return [] if caller is None else caller(**arguments)
+        return self._implemented[name](**arguments) if name in self._implemented else []
 
     def provider_of(self, name: str) -> str:
         """The name of a hook's provider, or "nobody"."""
@@ -411,10 +413,12 @@ def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin])
         PluginError: a plugin does not fit, or wraps a hook that cannot be wrapped.
         PluginConflictError: two plugins answer a hook that takes one answer.
     """
-    methods = hook_methods(base)
-    passed_on = {hook for name, hook in methods.items() if _only_calls_provider(type(learner), base, name)}
+    methods, cls = hook_methods(base), type(learner)
+    declared = {hook: getattr(base, name) for name, hook in methods.items() if _is_declared(cls, base, name)}
+    # Others do something before, such as filling in the module's config.
+    passed_on = {hook for hook, each in declared.items() if set(each.__code__.co_names) == {"_provide"}}
     ends = {
-        hook: _end_of_chain(type(learner), base, method, hook)
+        hook: _end_of_chain(cls, base, method, hook)
         for method, hook in methods.items()
         if hook not in passed_on
     }
@@ -429,28 +433,25 @@ def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin])
             bound[method] = _with_wrappers(learner, getattr(base, method), hook, manager)
         elif method in attributes:
             continue  # somebody set it, as if it were overridden
-        elif hook in passed_on:
+        elif hook in passed_on or (hook in declared and manager.fills_in_config(hook)):
             if (provider := manager.bound_provider(hook, learner, getattr(base, method))) is not None:
                 bound[method] = provider
-        elif (shown := _method(type(learner), base, method, hook)) is not getattr(type(learner), method):
+        elif (shown := _method(cls, base, method, hook)) is not getattr(cls, method):
             bound[method] = MethodType(shown, learner)
     manager.overridden = {
         hook
         for method, hook in methods.items()
-        if method in attributes or getattr(type(learner), method) is not getattr(base, method)
+        if method in attributes or getattr(cls, method) is not getattr(base, method)
     }
     attributes.update({**bound, _BOUND: tuple(bound)})
     return manager
 
 
-def _only_calls_provider(cls: type[Any], base: type[Any], method: str) -> bool:
-    """Whether the method that declares a hook is not overridden, and does nothing but call its provider."""
+def _is_declared(cls: type[Any], base: type[Any], method: str) -> bool:
+    """Whether a hook's method is the one that declares it: not overridden, and not adapted to older names."""
     declared = getattr(base, method)
-    if getattr(cls, method) is not declared or "specification" not in vars(declared):
-        return False
-    is_adapted = hasattr(declared, "__wrapped__")  # by the plugin of older names: it takes `hps=`, too
-    fills_in = set(declared.__code__.co_names) != {"_provide"}  # such as the module's config
-    return not is_adapted and not fills_in
+    is_own = getattr(cls, method) is declared and "specification" in vars(declared)
+    return is_own and not hasattr(declared, "__wrapped__")  # which takes `hps=`, too
 
 
 def _end_of_chain(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from plugrad.distributions import Distribution, distribution_class
 from plugrad.errors import ConfigError
 from plugrad.networks import initializers
 from plugrad.ops import Ops, Shape
+from plugrad.spaces import kinds
 from plugrad.types import Array, Tensor
 
 ACTIVATIONS: dict[str, Callable[[Ops], Callable[[Tensor], Tensor]]] = {
@@ -244,6 +245,8 @@ class Network(ABC):
     parameters: tuple[Parameter, ...]
     acts_in_numpy: bool = True
     action_space: gym.Space[Any] | None = None
+    _classes: tuple[Any, ...] = ()
+    """An action space, how many kinds of spaces were registered, and `{ops: distribution class}` of this space."""
 
     def initial_weights(self, rng: np.random.Generator) -> dict[str, Array]:
         """Draw the weights, in the order of `parameters`: `{name: float32 array}`."""
@@ -272,7 +275,17 @@ class Network(ABC):
         Raises:
             ConfigError: there is no distribution for this space.
         """
-        return distribution_class(action_space, ops)
+        known = self._classes
+        if not known or known[0] is not action_space or known[1] != kinds.num_registered:
+            known = self._classes = action_space, kinds.num_registered, {}
+        classes: dict[Ops, type[Distribution]] = known[2]
+        if ops not in classes:
+            classes[ops] = distribution_class(action_space, ops)
+        return classes[ops]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Classes with ops have no name that another process could import.
+        return {name: value for name, value in vars(self).items() if name != "_classes"}
 
     def distribution(self, ops: Ops, outputs: Tensor) -> Distribution:
         """The action distributions for outputs of this network, of the class `distribution_class`.

@@ -9,7 +9,6 @@ from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import BatchedProgram
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.update.target_networks import move_targets_after_update
 from plugrad.model_config import ModelSetting
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
@@ -95,7 +94,8 @@ def after_gradient_based_update(learner: "Learner", timesteps: Mapping[str, int]
     timestep = timesteps.get(TIMESTEP)
     if timestep is not None:
         apply_schedules(learner, timestep)
-    move_targets_after_update(learner, timestep)
+    for target in learner.targets.values():
+        target.follow_update(timestep)
 
 
 def apply_schedules(learner: "Learner", timestep: int, module_id: ModuleID | None = None) -> None:

@@ -39,7 +39,7 @@ class Programs:
         self._num_loads: list[int] = []
         self._constants = ""
         self._plugin_state: list[str] = []
-        self._numbers = ReadNumbers(learner)
+        self._numbers: ReadNumbers | None = None  # until a step is traced
         self._made_at = self._num_in_vain = 0
         self._why_not_compiled = ""
 
@@ -82,8 +82,7 @@ class Programs:
 
     def _forget_other_numbers(self) -> None:
         """Discard the programs if Python numbers have changed that a traced step has as constants."""
-        changes = [*self._numbers.changes().values()]
-        if not changes:
+        if self._numbers is None or not (changes := [*self._numbers.changes().values()]):
             return
         now = self._learner.counters.get(GRADIENT_STEPS, 0)
         is_in_vain = 0 <= now - self._made_at < STEPS_OF_A_PROGRAM
@@ -101,7 +100,7 @@ class Programs:
             if any(each.program.is_slow_to_make for each in self._made.values()):
                 self._why_not_compiled = f"its step reads Python numbers that keep changing: {what}"
         self._made.clear()
-        self._made_at, self._numbers = now, ReadNumbers(self._learner)
+        self._made_at, self._numbers = now, None
 
     def _compiled(self, reads: Reads, mode: str) -> Program:
         """The backend's program; does not ask for `complete_update` where the backend says that it cannot make one."""
@@ -114,6 +113,7 @@ class Programs:
         def noted(minibatch: ModuleBatches, *context: StepContext) -> dict[str, Tensor]:
             if program is None or not program.keeps_numbers or learner.program_batch is not None:
                 return step(minibatch, *context)
+            self._numbers = self._numbers or ReadNumbers(learner)
             with self._numbers.noted():
                 return step(minibatch, *context)
 

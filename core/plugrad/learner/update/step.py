@@ -322,7 +322,7 @@ def _check_names_of_module(learner: "Learner", gradients: Gradients, module_id: 
 def postprocess_gradients_for_module(
     learner: "Learner",
     module_id: ModuleID,
-    config: ConfigView,
+    config: ConfigView | None,
     module_gradients_dict: Mapping[ParamRef, Tensor],
 ) -> Mapping[ParamRef, Tensor]:
     """Clip each optimizer's gradients by `config.grad_clip` and report their norm before clipping.
@@ -330,6 +330,7 @@ def postprocess_gradients_for_module(
     See `AlgorithmSpec.postprocess_gradients_for_module`.
     """
     _check_names_of_module(learner, module_gradients_dict, module_id)
+    config = learner.config_view(module_id) if config is None else config
     clip = learner._get_clip_function()
     parts = []
     for each in learner.registered_optimizers.values():

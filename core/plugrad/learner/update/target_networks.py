@@ -168,6 +168,26 @@ class TargetNetwork:
             tau = getattr(self._learner.config_view(self._module_id), "tau", 1.0)
             self.variable.assign(guard(self._moved(tau), self.variable.read()))
 
+    def follow_update(self, timestep: int | None) -> None:
+        """Update the target after an update, if `target_update="update"` is set and it is due.
+
+        Args:
+            timestep: environment steps so far; None: trained rows are counted instead.
+        """
+        learner, module_id = self._learner, self._module_id
+        if not moves_after_updates(learner, module_id):
+            return
+        config = learner.config.get_config_for_module(module_id)
+        trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
+        now, unit = (
+            (trained, LAST_TARGET_UPDATE_ROWS) if timestep is None else (timestep, LAST_TARGET_UPDATE_TS)
+        )
+        if unit == LAST_TARGET_UPDATE_ROWS and f"{unit}/{module_id}" not in learner.counters:
+            # Older checkpoints count both units in one counter.
+            older = learner.counters.get(f"{LAST_TARGET_UPDATE_TS}/{module_id}", 0)
+            learner.counters[f"{unit}/{module_id}"] = older if older <= now else 0
+        self.update(tau=config.tau, every=config.target_network_update_freq, now=now, counted=unit)
+
     def get_state(self) -> dict[str, Array]:
         """`{parameter name: float32 copy}`, and the count of gradient steps if it is updated in every n-th."""
         self.follow_loads()
@@ -226,27 +246,6 @@ def make_target_network(learner: "Learner", module_id: ModuleID, config: Config)
     """
     names = learner.get_target_parameters(module_id, config)
     return TargetNetwork(learner, module_id, names, steps_between_moves(config)) if names else None
-
-
-def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) -> None:
-    """Update the target networks of modules with `target_update="update"`, as their settings say.
-
-    Args:
-        learner: in `after_gradient_based_update`.
-        timestep: environment steps so far; None: trained rows are counted instead.
-    """
-    for module_id, target in learner.targets.items():
-        if moves_after_updates(learner, module_id):
-            config = learner.config.get_config_for_module(module_id)
-            trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
-            now, unit = (
-                (trained, LAST_TARGET_UPDATE_ROWS) if timestep is None else (timestep, LAST_TARGET_UPDATE_TS)
-            )
-            if unit == LAST_TARGET_UPDATE_ROWS and f"{unit}/{module_id}" not in learner.counters:
-                # Older checkpoints count both units in one counter.
-                older = learner.counters.get(f"{LAST_TARGET_UPDATE_TS}/{module_id}", 0)
-                learner.counters[f"{unit}/{module_id}"] = older if older <= now else 0
-            target.update(tau=config.tau, every=config.target_network_update_freq, now=now, counted=unit)
 
 
 def moves_after_updates(learner: LearnerProtocol, module_id: ModuleID) -> bool:
