@@ -35,6 +35,7 @@ from plugrad.hooks.markers import PROJECT, hookimpl, parameters_of
 BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
 SPECIFICATIONS = (*BACKEND_SPECIFICATIONS, AlgorithmBuildSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
 _OPTIONS = f"{PROJECT}_impl"
+_BOUND = "_bound_hooks"  # the attribute with the names of those that were bound
 
 
 @dataclass(frozen=True)
@@ -285,9 +286,11 @@ class HookManager:
         return method if method is None or wanted == arguments else MethodType(method, owner)
 
     def fills_in_config(self, name: str) -> bool:
-        """Whether the provider fills in the module's config itself: its argument `config` may be None."""
-        parameters = inspect.signature(self._providers[name][1]).parameters if name in self._providers else {}
-        return "config" in parameters and NoneType in get_args(parameters["config"].annotation)
+        """Whether a provider of the core's fills in the module's config itself: its argument may be None."""
+        if name not in self._providers or self._providers[name][0].tier != "core":
+            return False
+        config = inspect.signature(self._providers[name][1]).parameters.get("config")
+        return config is not None and NoneType in get_args(config.annotation)
 
     def is_wrapped(self, name: str) -> bool:
         """Whether a call of this hook must run the whole chain."""
@@ -382,9 +385,6 @@ def _named(name: str, functions: Mapping[str, Callable[..., Any]]) -> ModuleType
     """A plugin object with some functions; a module, because pluggy tells plugins apart by equality."""
     vars(module := ModuleType(name)).update(functions)
     return module
-
-
-_BOUND = "_bound_hooks"  # the attribute with the names of those that were bound
 
 
 def hook_methods(cls: type[Any]) -> dict[str, str]:
