@@ -289,7 +289,7 @@ class HookManager:
         """Whether a provider of the core's fills in the module's config itself: its argument may be None."""
         if name not in self._providers or self._providers[name][0].tier != "core":
             return False
-        config = inspect.signature(self._providers[name][1]).parameters.get("config")
+        config = parameters_of(self._providers[name][1]).get("config")
         return config is not None and NoneType in get_args(config.annotation)
 
     def is_wrapped(self, name: str) -> bool:
