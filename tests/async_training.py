@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gymnasium.envs.classic_control import CartPoleEnv
+from waiting import wait_until
 
 from plugrad.sampling import sample_from_state
 from plugrad.training import AsynchronousTraining, TrainBatch, Training
@@ -93,8 +94,8 @@ class WaitsForSteps(AsynchronousLearner):
 
     def _update(self, batch: Any) -> Any:
         path = self.config.env_config["path"]
-        before, deadline = os.path.getsize(path), time.monotonic() + 20
-        while os.path.getsize(path) == before:
-            assert time.monotonic() < deadline, "no env runner stepped while this update ran"
-            time.sleep(0.001)
+        before = os.path.getsize(path)
+        wait_until(
+            lambda: os.path.getsize(path) > before, "a step of an env runner during this update", 0.001
+        )
         return super()._update(batch)

@@ -1,13 +1,14 @@
 """Each test says by its own text what it asserts: in it, or by a helper whose name says so."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parents[1]
 FILES = sorted(TESTS.rglob("test_*.py"))
-ASSERTING = ("assert", "raises", "warns", "fail", "run_state_machine_as_test")
+ASSERTING = ("assert", "raises", "warns", "fail", "run_state_machine_as_test", "wait_until")
 """Parts of names of functions that assert."""
 
 
@@ -39,3 +40,43 @@ def test_a_test_without_an_assertion_is_found() -> None:
     assert isinstance(silent, ast.FunctionDef)
     assert isinstance(loud, ast.FunctionDef)
     assert [asserts(silent), asserts(loud)] == [False, True]
+
+
+CLOCKS = re.compile(
+    r"\b(?:perf_counter|monotonic|process_time|thread_time)(?:_ns)?\b|\btime\.time(?:_ns)?\(|\btimeit\b"
+)
+CLOCKS_ALLOWED = {
+    "waiting.py": "the one limit, which ends what hangs",
+    "wire.py": "a slow wire delivers late",
+    "cases/run.py": "prints how long programs took",
+    "mutant_runs.py": "writes down how long mutants took",
+    "group/test_faults.py": "draws moments of an update at which learners are killed",
+    "group/test_two_machines.py": "prints how far a long test is",
+    "core/test_collective_mutants.py": "a collective that is wrong, which gives up late",
+    "core/test_assertions.py": "this list",
+    "portability/bugs/random_numbers.py": "losses that are wrong, which read a clock",
+}
+
+
+def test_no_test_asserts_on_a_clock() -> None:
+    """A busy machine makes no test fail: tests count calls, bytes and events, and `waiting` ends what hangs."""
+    found = {
+        str(path.relative_to(TESTS)): match[0]
+        for path in TESTS.rglob("*.py")
+        if (match := CLOCKS.search(path.read_text()))
+    }
+    assert found.keys() - CLOCKS_ALLOWED.keys() == set(), "count calls, or wait by tests/waiting.py"
+    assert CLOCKS_ALLOWED.keys() - found.keys() == set(), "these read no clock any more"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "assert time.monotonic() - begun < 3",
+        "assert perf_counter() < end",
+        "start = time.time()",
+        "import timeit",
+    ],
+)
+def test_a_clock_is_found(code: str) -> None:
+    assert CLOCKS.search(code)

@@ -13,6 +13,7 @@ import masked
 import numpy as np
 import pytest
 from sampling import Sampling, make_runner, swing
+from waiting import HANG_S, wait_until
 from worker_envs import Camera, Fragile, Levers, OneArray, Picture, Unlike
 
 from plugrad.errors import ConfigError, EnvContractError, EnvWorkerError
@@ -227,11 +228,8 @@ def is_alive(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_for_end(pids, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while any(map(is_alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not any(map(is_alive, pids))
+def wait_until_ended(pids):
+    wait_until(lambda: not any(map(is_alive, pids)), f"an end of the processes {pids}", 0.02)
 
 
 SCRIPT = """
@@ -320,10 +318,10 @@ def test_workers_leave_with_a_driver_that_is_interrupted_or_killed(ends_by, hang
         time.sleep(0.2)
         driver.send_signal(getattr(signal, ends_by))
         errors = driver.stderr.read().decode()
-        driver.wait(20)
+        driver.wait(HANG_S)
     assert len(pids) >= 1, errors
     assert (b"KeyboardInterrupt" in errors.encode()) == (ends_by == "SIGINT")
-    assert wait_for_end(pids)
+    wait_until_ended(pids)
 
 
 def test_nothing_is_left_after_close():
@@ -342,7 +340,7 @@ def test_a_runner_that_is_forgotten_leaves_no_process():
     runner = make_runner(vectorization_mode="async", num_envs_per_env_runner=1)
     pids = worker_pids(runner)
     del runner
-    assert wait_for_end(pids)
+    wait_until_ended(pids)
 
 
 def test_an_interrupted_step_is_waited_for_by_the_next_call(monkeypatch):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import until, wait_until
 
 from plugrad import RLModuleSpec
 from plugrad.algorithm import Algorithm
@@ -73,13 +74,6 @@ def beginnings(episodes: list[Any]) -> set[bytes]:
     return {each.observations[0].tobytes() for each in episodes}
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def python(code: str, *arguments: Any, **settings: Any) -> subprocess.Popen[str]:
     """A script that Python reads from a file, so that its classes are of `__main__`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -131,7 +125,7 @@ def test_a_waiting_request_uses_the_newest_weights_that_have_arrived(build, tmp_
     group = algorithm.learner_group
     assert runners.submit() == 2
     steps = tmp_path / "steps"
-    wait_until(lambda: steps.exists() and steps.stat().st_size == 4)  # in the middle of the first sample
+    wait_until(lambda: steps.exists() and steps.stat().st_size == 4, "the middle of the first sample")
     before = group.weights_version
     group.set_weights({m: {name: -each for name, each in w.items()} for m, w in group.get_weights().items()})
     assert runners.submit() == 0  # no further request, but the newer weights
@@ -160,7 +154,7 @@ def test_an_env_runner_waits_when_nobody_takes_its_samples(build, tmp_path):
     runners: Any = algorithm.env_runner
     runners.submit()
     steps = tmp_path / "steps"
-    wait_until(lambda: steps.exists() and steps.stat().st_size == 32)
+    wait_until(lambda: steps.exists() and steps.stat().st_size == 32, "32 steps")
     time.sleep(0.2)
     assert steps.stat().st_size == 32
     assert algorithm.env_runner.total_steps == 0  # a sample counts when it is taken
@@ -239,9 +233,7 @@ def test_an_env_runner_that_dies_or_hangs_is_replaced_and_no_step_counts_twice(b
     killed = pids(algorithm)
     os.kill(killed[1], what)
     iterations = 1
-    deadline = time.monotonic() + TIMEOUT_S
-    while pids(algorithm)[1] == killed[1]:
-        assert time.monotonic() < deadline
+    for _ in until(lambda: pids(algorithm)[1] != killed[1], "another process"):
         iterations += 1
         results = algorithm.train()
         assert results["num_env_steps_sampled_lifetime"] == sum(results[each] for each in STEPS)
@@ -386,4 +378,4 @@ def test_env_runners_end_with_a_driver_that_is_killed_in_the_middle_of_a_step(tm
     assert all(map(is_running, processes))
     process.kill()
     process.wait()
-    wait_until(lambda: not any(map(is_running, processes)))
+    wait_until(lambda: not any(map(is_running, processes)), "an end of all processes")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from waiting import until
 
 from plugrad.cli import main
 from plugrad.cli.metrics_files import read_rows
@@ -60,8 +61,6 @@ def iterations(run: Path) -> list[float]:
 
 def wait_for_iterations(run: Path, process: subprocess.Popen[str], number: int = 1) -> None:
     """Until a process has done so many iterations."""
-    deadline = time.monotonic() + 60
-    while len(iterations(run)) < number:
+    for _ in until(lambda: len(iterations(run)) >= number, f"iteration {number}"):
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
         time.sleep(0.02)

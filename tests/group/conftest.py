@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from glob import glob
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from groups import Groups
+from waiting import wait_until
 
 from plugrad import LearnerGroup
 
@@ -44,10 +44,7 @@ def rays_files() -> Iterator[None]:
     ):
         environment.setenv("RAY_TMPDIR", folder)
         yield
-        deadline = time.monotonic() + 10
-        while leftovers(folder) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert leftovers(folder) == []
+        wait_until(lambda: leftovers(folder) == [], "an end of all processes that use a file of Ray's", 0.1)
 
 
 @pytest.fixture(scope="session")

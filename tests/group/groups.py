@@ -33,7 +33,7 @@ def group_config(backend: str, **training: Any) -> Any:
         learner_class=FaultyLearner,
         num_cpus_per_learner=0.1,
         timeout_s=20,
-        build_timeout_s=120,
+        build_timeout_s=3600,  # what waits so long hangs: nobody who died or stands still is waited for like this
         max_restarts=1000,
     )
 

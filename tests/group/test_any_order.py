@@ -3,7 +3,6 @@
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -24,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from learning import largest_difference, ppo_batch
+from waiting import wait_until
 
 from plugrad import DEFAULT_MODULE_ID, LearnerGroup, RLModuleSpec
 from plugrad.errors import (
@@ -337,10 +337,7 @@ class AnyOrder(RuleBasedStateMachine):
         in_time(self.group.shutdown)
         for timer in self.timers:
             timer.join()
-        deadline = time.monotonic() + 10
-        while reserved_cpus() > 0 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert reserved_cpus() == 0
+        wait_until(lambda: reserved_cpus() == 0, "an end of all that reserves CPUs", 0.02)
         self.folder.cleanup()
 
     def teardown(self) -> None:

@@ -121,16 +121,17 @@ def test_episodes_are_connected_once_and_shared(pair: LearnerGroup, backend: str
 
 
 def test_the_loop_of_the_guide_to_async_updates(pair: LearnerGroup) -> None:
-    start = time.perf_counter()
-    results = pair.update(ppo_batch(64), async_update=True)
-    took = time.perf_counter() - start
+    pids = pair.foreach_learner(lambda learner: __import__("os").getpid())
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    results = pair.update(ppo_batch(64), async_update=True)  # returns while no learner computes
     assert results == []
-    start = time.perf_counter()
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
     losses = []
     while len(losses) < 40:
         for result in pair.update(ppo_batch(64), async_update=True):
             losses.append(result[P]["total_loss"])
-    assert took < 0.5 * (time.perf_counter() - start)
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     weights = pair.get_weights()  # after everything that was submitted before
     stats = pair.get_stats()
@@ -197,7 +198,7 @@ def test_remote_env_runners_sample_with_the_present_weights_and_survive_one(
         .training(train_batch_size=256, minibatch_size=64, num_epochs=2)
         .debugging(seed=3)
         .env_runners(num_env_runners=2, num_envs_per_env_runner=4, normalize_observations=True)
-        .learners(timeout_s=5)
+        .learners(timeout_s=5, build_timeout_s=3600)  # who waits for a dead one so long hangs
     )
     algorithm = config.build_algo()
     for _ in range(2):
@@ -216,9 +217,7 @@ def test_remote_env_runners_sample_with_the_present_weights_and_survive_one(
     again = algorithm.train()
     assert again["learners"][f"{P}/total_loss"] == first["learners"][f"{P}/total_loss"]
     os.kill(algorithm.env_runner._actors[1].location[1], what)
-    start = time.perf_counter()
     assert algorithm.train()["env_runners/num_env_steps_sampled"] == 256
-    assert time.perf_counter() - start < 30  # not build_timeout_s
     algorithm.stop()
 
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from groups import FaultyLearner, group_config
 from learning import largest_difference, ppo_batch
+from waiting import wait_until
 
 from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
 from plugrad.errors import LearnerGroupDeadError
@@ -51,10 +51,9 @@ def two_and_one(backend: str, folder: Path, **learners: Any) -> Iterator[tuple[L
 
 
 def wait_until_ready(group: LearnerGroup, number: int = 1) -> None:
-    deadline = time.monotonic() + 120
-    while group.get_stats()["standby_ready"] != number:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(
+        lambda: group.get_stats()["standby_ready"] == number, f"{number} standbys that are ready", 0.05
+    )
 
 
 def both(group: LearnerGroup, one: Learner, seed: int) -> None:

@@ -8,12 +8,13 @@ The whole test file of an algorithm's author:
 (tiny, for losses and steps), `algorithm_batch` (what its loss reads) and `learning_config` (for the tiny task). Tests
 of the algorithm's own parts run once. The others run on each installed backend and are compared with the numpy
 reference, in float64 by finite differences. Each runs for every `tiny_task`, of discrete and of continuous actions,
-that the algorithm takes. `pytest -v` names each test as it begins.
+that the algorithm takes. `pytest -v` names each test as it begins. The reference computes two losses for each weight
+and gradient: the suite prints how many weights there are, and computes the same once for all backends and modes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -47,6 +48,8 @@ EXPERIENCE = {
     *(Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK),
 }
 """Columns that are there whatever the algorithm."""
+ROUNDING = 1e-6
+"""Of the largest gradient: what is smaller is rounding in float32."""
 
 
 def _learner(config: AlgorithmConfig, *plugins: Any) -> Learner:
@@ -82,6 +85,57 @@ def _step(config: AlgorithmConfig, batch: Batch) -> tuple[dict[ModuleID, float],
     return {each: float(loss) for each, loss in numbers.items()}, recorder.gradients
 
 
+class _Updates(NamedTuple):
+    """Of some updates: what each found, the weights after all of them, the gradients of each step."""
+
+    results: list[dict[ModuleID, Any]]
+    weights: dict[str, Array]
+    gradients: list[dict[str, Array]]
+
+
+def _updates(config: AlgorithmConfig, batch: Batch) -> _Updates:
+    """Three updates that are not traced, from the first weights."""
+    recorder = GradientRecorder()
+    learner = _learner(config, recorder)
+    results = [learner.update(batch, timesteps=_timesteps(n)) for n in range(3)]
+    return _Updates(results, flat(learner.get_weights()), recorder.steps)
+
+
+def _timesteps(updates_before: int) -> dict[str, int]:
+    return {"num_env_steps_sampled_lifetime": 32 * updates_before}
+
+
+_known: list[tuple[Callable[..., Any], AlgorithmConfig, dict[str, Any], Any]] = []
+
+
+def _of_reference(compute: Callable[..., Any], config: AlgorithmConfig, batch: Batch) -> Any:
+    """`compute(config, batch)` on the reference; the same of another backend or mode is not computed again."""
+    config, rows = config.framework(REFERENCE, compile="none"), digest(batch)
+    for known, settings, columns, found in _known:
+        if (known, settings, columns) == (compute, config, rows):
+            return found
+    found = compute(config, batch)
+    _known.append((compute, config, rows, found))
+    return found
+
+
+def _are_rounding(steps: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Where gradients of the reference are 0 but for rounding, as those of an attention's key bias.
+
+    An optimizer that divides by their size (Adam) makes whole steps of what float32 rounds: no backend agrees there
+    with another one, and nobody's loss is wrong. Such an entry is small in some step, or exactly 0 in all of them;
+    one that is exactly 0 in some only, as of a unit that rows of one minibatch do not reach, is 0 on every backend.
+    """
+    small: dict[str, Array] = {}
+    reached: dict[str, Array] = {}
+    for gradients in steps:
+        limit = ROUNDING * max(float(np.abs(each).max(initial=0.0)) for each in gradients.values())
+        for ref, gradient in gradients.items():
+            small[ref] = small.get(ref, False) | ((gradient != 0) & (np.abs(gradient) <= limit))
+            reached[ref] = reached.get(ref, False) | (gradient != 0)
+    return {ref: small[ref] | ~reached[ref] for ref in small}
+
+
 def _check_finite(losses: Mapping[ModuleID, float], backend: str) -> None:
     for module_id, loss in losses.items():
         words = f"the loss of module {module_id!r} is {loss} on {backend!r}: it must be finite"
@@ -89,11 +143,15 @@ def _check_finite(losses: Mapping[ModuleID, float], backend: str) -> None:
 
 
 def test_gradients_are_the_finite_differences_of_the_reference(
-    backend: str, algorithm_config: AlgorithmConfig, algorithm_batch: Batch
+    backend: str,
+    algorithm_config: AlgorithmConfig,
+    algorithm_batch: Batch,
+    say_num_weights: Callable[[int], None],
 ) -> None:
     """The loss is finite, a gradient reaches the weights, and it is the loss's slope in float64 within 1e-5."""
     losses, gradients = _step(algorithm_config, algorithm_batch)
-    expected_losses, expected = _step(algorithm_config.framework(REFERENCE), algorithm_batch)
+    say_num_weights(sum(each.size for each in gradients.values()))
+    expected_losses, expected = _of_reference(_step, algorithm_config, algorithm_batch)
     _check_finite(losses, backend)
     for module_id, loss in losses.items():
         want = expected_losses[module_id]
@@ -161,8 +219,7 @@ def test_it_is_portable(algorithm_config: AlgorithmConfig, algorithm_batch: Batc
     """The strict backend, which refuses what not every backend does, updates with it twice, to finite losses."""
     learner = _learner(algorithm_config)
     for n in range(2):
-        timesteps = {"num_env_steps_sampled_lifetime": 32 * n}
-        results = learner.update(algorithm_batch, timesteps=timesteps, num_total_minibatches=1)
+        results = learner.update(algorithm_batch, timesteps=_timesteps(n), num_total_minibatches=1)
         _check_finite({each: results[each]["total_loss"] for each in algorithm_batch}, STRICT)
 
 
@@ -170,18 +227,21 @@ def test_it_is_portable(algorithm_config: AlgorithmConfig, algorithm_batch: Batc
 def test_updates_are_those_of_the_reference(
     backend: str, algorithm_config: AlgorithmConfig, algorithm_batch: Batch, mode: str
 ) -> None:
-    """After three updates weights are within 1e-5, traced or not: what Python decides while it is traced is caught."""
-    expected = _learner(algorithm_config.framework(REFERENCE))
+    """After three updates weights are within 1e-5, traced or not: what Python decides while it is traced is caught.
+
+    Weights whose gradient is 0 but for rounding are not compared.
+    """
+    expected = _of_reference(_updates, algorithm_config, algorithm_batch)
     learner = _learner(algorithm_config.framework(backend, compile=mode))
-    for n in range(3):
-        timesteps = {"num_env_steps_sampled_lifetime": 32 * n}
-        results = [each.update(algorithm_batch, timesteps=timesteps) for each in (learner, expected)]
+    for n, wanted in enumerate(expected.results):
+        results = learner.update(algorithm_batch, timesteps=_timesteps(n))
         for module_id in algorithm_batch:
-            _check_results(n, learner.update_mode, *[each[module_id] for each in results])
-    wanted = flat(expected.get_weights())
+            _check_results(n, learner.update_mode, results[module_id], wanted[module_id])
+    rounding = _are_rounding(expected.gradients)
     for name, weights in flat(learner.get_weights()).items():
         words = f"{name} after three updates, {learner.update_mode}"
-        np.testing.assert_allclose(weights, wanted[name], rtol=0, atol=1e-5, err_msg=words)
+        compared = np.where(rounding.get(name, False), expected.weights[name], weights)
+        np.testing.assert_allclose(compared, expected.weights[name], rtol=0, atol=1e-5, err_msg=words)
 
 
 def _check_results(

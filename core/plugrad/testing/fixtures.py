@@ -45,6 +45,9 @@ ASKED = "capability"
 """The property of a test's report that has a capability which the test is about."""
 REFERENCE = "numpy"
 STRICT = "strict"
+_MANY_WEIGHTS = 200
+"""With more of them finite differences take minutes; the `algorithm_config` below has about 50."""
+_SAID = pytest.StashKey[set[int]]()
 ITERATIONS = 100
 """Iterations within which an algorithm must have trained on a batch."""
 
@@ -156,6 +159,26 @@ def progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
         with capture.global_and_fixture_disabled():
             terminal.ensure_newline()
             terminal.write_line(f"    {words}")
+
+    return say
+
+
+@pytest.fixture
+def say_num_weights(request: pytest.FixtureRequest, progress: Callable[[str], None]) -> Callable[[int], None]:
+    """`say_num_weights(number)`: a line of `progress`, once for each number; of many, how there come to be fewer."""
+    said = request.config.stash.setdefault(_SAID, set())
+
+    def say(number: int) -> None:
+        if number in said:
+            return
+        said.add(number)
+        words = f"{number} weights: the reference computes {2 * number} losses for each gradient"
+        if number > _MANY_WEIGHTS:
+            words += (
+                f". Over {_MANY_WEIGHTS} weights that takes minutes: give your network a few units in the fixture "
+                "`algorithm_config` of your conftest.py, `algorithm_config.rl_module(model_config={...})`"
+            )
+        progress(words)
 
     return say
 

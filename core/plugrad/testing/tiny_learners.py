@@ -175,17 +175,22 @@ def batch_recorder(cls: type[Any]) -> type[Any]:
 
 
 class GradientRecorder:
-    """Keeps the gradients of the last step, `{param ref: array}`: of a step that is not traced."""
+    """Keeps the gradients of each step, `{param ref: array}`: of steps that are not traced."""
 
     def __init__(self) -> None:
-        self.gradients: dict[str, Array] = {}
+        self.steps: list[dict[str, Array]] = []
+
+    @property
+    def gradients(self) -> dict[str, Array]:
+        """Those of the last step."""
+        return self.steps[-1]
 
     @hookimpl(wrapper=True)
     def postprocess_gradients(
         self, learner: LearnerProtocol, gradients_dict: Mapping[str, Any]
     ) -> Generator[None, Any, Any]:
         """See `LearnerSpec.postprocess_gradients`: before they are clipped."""
-        self.gradients = learner._convert_to_numpy(dict(gradients_dict))
+        self.steps.append(learner._convert_to_numpy(dict(gradients_dict)))
         return (yield)
 
 
