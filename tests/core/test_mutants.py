@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 from mutant_runs import KILLED, SURVIVED, UNFINISHED, Trials, affected_tests, first_failure
 from mutant_sites import OPERATORS, sites_in
 from mutants import draw, packages
 from tests_of import Table
+from waiting import HANG_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = '''"""A text - it has x[1:] and x.copy()."""
@@ -237,12 +237,9 @@ def test_a_run_that_is_ended_leaves_no_process_and_no_copy(tmp_path):
         str(tmp_path),
     ]
     process = subprocess.Popen([*command, "--seed", "1", "--number", "1"], cwd=ROOT)
-    end = monotonic() + 60
-    while not (started := _in_copies(tmp_path)) and monotonic() < end:
-        sleep(0.05)
+    wait_until(lambda: bool(_in_copies(tmp_path)), "a process in a copy", 0.05)
     process.terminate()
-    assert process.wait(30) == 128 + signal.SIGTERM
-    assert started
+    assert process.wait(HANG_S) == 128 + signal.SIGTERM
     assert not _in_copies(tmp_path)
     assert not [*tmp_path.iterdir()]
 

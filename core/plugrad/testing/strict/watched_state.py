@@ -18,6 +18,7 @@ import numpy as np
 from plugrad.hooks.author_line import Line
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner import Learner
+from plugrad.networks import Network
 from plugrad.testing.strict.refusal import boundary, foreign_errors_refused, is_authors, refuse
 from plugrad.testing.strict.tensor import StrictTensor
 from plugrad.types import Array
@@ -320,6 +321,8 @@ _OF_A_STEP = frozenset(
     }
 )
 """Attributes of a learner that the core sets in a step, or that are looked at one by one."""
+_LOOKED_UP_ONCE = frozenset({"_classes"})
+"""Attributes in which a network of the core keeps what it looked up, whenever that was."""
 RANDOM = "a random generator of Python or numpy"
 _AUTHORS = ("algorithm", "listener")
 
@@ -354,7 +357,9 @@ class WatchedState:
         }
         for whose, each in self._objects:
             for name, value in list(vars(each).items()):
-                if not ((each is self._learner and name in _OF_A_STEP) or is_cached(each, name)):
+                is_of_the_core = each is self._learner and name in _OF_A_STEP
+                is_of_the_core |= isinstance(each, Network) and name in _LOOKED_UP_ONCE
+                if not (is_of_the_core or is_cached(each, name)):
                     found[whose, name] = fingerprint(value)
         for module, names in self._files.items():
             for name, value in list(names.items()):
