@@ -12,7 +12,7 @@ from tiny_runs import TINY, plugrad, tiny_run
 
 from plugrad.algorithm import Algorithm
 from plugrad.cli.metrics_files import read_rows
-from plugrad.cli.returns import return_words
+from plugrad.cli.progress import return_words
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.config.named_code import named_code
 from plugrad.errors import ConfigError, SpaceMismatchError

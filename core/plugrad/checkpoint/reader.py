@@ -69,7 +69,7 @@ class Folder:
         """
         found = self._look_at(name)
         if not stat.S_ISDIR(found.st_mode):
-            raise self._unsafe(name, "is not a directory")
+            raise self.unsafe(name, "is not a directory")
         fd = self._descriptor(name, _DIRECTORY | os.O_NOFOLLOW)
         try:
             yield Folder(fd, self.path / name)
@@ -113,38 +113,40 @@ class Folder:
         try:
             return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
-            raise self._corrupt(name, "is missing") from None
+            raise self.corrupt(name, "is missing") from None
 
     def _descriptor(self, name: str, flags: int) -> int:
         try:
             return os.open(name, flags, dir_fd=self.fd)
         except FileNotFoundError:
-            raise self._corrupt(name, "is missing") from None  # removed since it was looked at
+            raise self.corrupt(name, "is missing") from None  # removed since it was looked at
 
     def _check_file(self, name: str, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):
-            raise self._unsafe(name, "is not a regular file")
+            raise self.unsafe(name, "is not a regular file")
         if found.st_nlink > 1 and block_number(name) is None:
-            raise self._unsafe(
+            raise self.unsafe(
                 name, f"has {found.st_nlink} names (hard links); copy the checkpoint to read it"
             )
 
-    def _unsafe(self, name: str, why: str) -> CheckpointUnsafeError:
+    def unsafe(self, name: str, why: str) -> CheckpointUnsafeError:
+        """The error of a file that is not read."""
         return CheckpointUnsafeError(f"{self.path / name} {why}", path=str(self.path / name))
 
-    def _corrupt(self, name: str, why: str) -> CheckpointCorruptError:
+    def corrupt(self, name: str, why: str) -> CheckpointCorruptError:
+        """The error of a file that is not as it was written."""
         return CheckpointCorruptError(f"{self.path / name} {why}", path=str(self.path / name))
 
     def _read_all(self, name: str, fd: int, size: int) -> bytearray:
         try:
             data = bytearray(size)
         except MemoryError:
-            raise self._unsafe(name, f"has {size} bytes, for which there is no memory") from None
+            raise self.unsafe(name, f"has {size} bytes, for which there is no memory") from None
         rest = memoryview(data)
         while rest and (count := os.readv(fd, [rest])):
             rest = rest[count:]
         if rest or os.read(fd, 1):
-            raise self._corrupt(name, "changed while it was read")
+            raise self.corrupt(name, "changed while it was read")
         return data
 
 
@@ -242,7 +244,7 @@ def _load(save: Folder) -> Checkpoint:
     try:
         manifest = Manifest.from_bytes(data)
     except ValueError as error:
-        raise _corrupt(save, MANIFEST, str(error)) from error
+        raise save.corrupt(MANIFEST, f"is damaged: {error}") from error
     except (CheckpointVersionError, CheckpointUnsafeError) as error:
         path = save.path / MANIFEST
         raise type(error)(f"{path} {error}", path=str(path), **error.facts) from None
@@ -251,10 +253,10 @@ def _load(save: Folder) -> Checkpoint:
     try:
         state = formats.loads(data, decoder)
     except ValueError as error:
-        raise _corrupt(save, DATA, str(error)) from error
+        raise save.corrupt(DATA, f"is damaged: {error}") from error
     unused = len(decoder.unused) + len(decoder.unused_blocks)
     if not isinstance(state, dict) or unused:
-        raise _corrupt(save, DATA, f"{unused} arrays have no name in it, or it is not an object")
+        raise save.corrupt(DATA, f"is damaged: {unused} arrays have no name in it, or it is not an object")
     return Checkpoint(save.path, manifest.metadata, state, manifest.plugrad_version)
 
 
@@ -271,9 +273,9 @@ def _read_arrays(
         try:
             found = formats.unpack_shard(data)
         except ValueError as error:
-            raise _corrupt(save, name, str(error)) from error
+            raise save.corrupt(name, f"is damaged: {error}") from error
         except CheckpointUnsafeError as error:
-            raise CheckpointUnsafeError(f"{path} has {error}", path=str(path)) from None
+            raise save.unsafe(name, f"has {error}") from None
         count += len(found)
         if count > formats.MAX_ARRAYS:
             raise CheckpointUnsafeError(
@@ -283,7 +285,7 @@ def _read_arrays(
         if number is None:
             arrays |= found
         elif found.keys() != set(range(len(found))):
-            raise _corrupt(save, name, f"its arrays are not numbered from 0 to {len(found) - 1}")
+            raise save.corrupt(name, f"is damaged: its arrays are not numbered from 0 to {len(found) - 1}")
         else:
             in_order = [found[n] for n in range(len(found))]
             blocks[number] = ReadBlock(in_order, BlockFile(path, files[name], identity))
@@ -293,20 +295,14 @@ def _read_arrays(
 def _read_listed(save: Folder, name: str, entry: FileEntry, at_most: int = sys.maxsize) -> bytearray:
     size = save.stat(name).st_size
     if size != entry.size:
-        raise _corrupt(save, name, f"it has {size} bytes where the manifest says {entry.size}")
+        raise save.corrupt(name, f"is damaged: it has {size} bytes where the manifest says {entry.size}")
     data = _read_limited(save, name, size, at_most)
     if FileEntry.of(data) != entry:
-        raise _corrupt(save, name, "its sha256 is not the one in the manifest")
+        raise save.corrupt(name, "is damaged: its sha256 is not the one in the manifest")
     return data
 
 
 def _read_limited(save: Folder, name: str, size: int, at_most: int) -> bytearray:
     if size > at_most:
-        raise CheckpointUnsafeError(
-            f"{save.path / name} has {size} bytes; at most {at_most} are read", path=str(save.path / name)
-        )
+        raise save.unsafe(name, f"has {size} bytes; at most {at_most} are read")
     return save.read(name, size)
-
-
-def _corrupt(save: Folder, name: str, why: str) -> CheckpointCorruptError:
-    return CheckpointCorruptError(f"{save.path / name} is damaged: {why}", path=str(save.path / name))

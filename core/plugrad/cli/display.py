@@ -12,8 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from plugrad.cli.progress import Goals, Progress
-from plugrad.cli.returns import return_words
+from plugrad.cli.progress import Goals, Progress, return_words
 from plugrad.cli.train_loop import Show
 
 # --- the live table of `plugrad train`: progress, returns, lengths, losses and speed, as wide as the terminal ---

@@ -10,8 +10,7 @@ import click
 from plugrad.algorithm import Algorithm
 from plugrad.cli.exits import debug_option
 from plugrad.cli.metrics_files import iterate_rows
-from plugrad.cli.progress import EVALUATED_RETURN, ITERATION, RETURN
-from plugrad.cli.returns import range_words, return_words
+from plugrad.cli.progress import EVALUATED_RETURN, ITERATION, RETURN, range_words, return_words
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.trained import Choice, RunPath, open_trained, run_options
 from plugrad.errors import ConfigError

@@ -6,6 +6,7 @@ A value is a TOML literal (`3e-4`, `true`, `[[0, 1e-3], [100000, 1e-4]]`, `{type
 
 import datetime
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -173,3 +174,41 @@ def _metavar(info: FieldInfo) -> str:
         return "|".join(info.choices)
     words = {bool: "BOOL", int: "INT", float: "NUMBER", str: "TEXT", dict: "TABLE", list: "LIST"}
     return "|".join(words[kind] for kind in words if kind in info.kinds) or "VALUE"
+
+
+# --- numbers. `float` reads "nan" too, which no number reaches and no limit refuses ---
+
+
+class Number(click.ParamType[float]):
+    """A number; infinity is one.
+
+    Args:
+        above: it must be greater, if that is not None.
+    """
+
+    name = "float"
+
+    def __init__(self, above: float | None = None) -> None:
+        self.above = above
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. See `click.ParamType.convert`."""
+        number = float(click.FLOAT.convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value} is no number", param, ctx)
+        if self.above is not None and number <= self.above:
+            self.fail(f"{value} is not greater than {self.above:g}", param, ctx)
+        return number
+
+
+class Count(click.ParamType[int]):
+    """A whole number of 1 or more, which may be written as 1e6."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number. See `click.ParamType.convert`."""
+        number = float(click.FLOAT.convert(value, param, ctx))
+        if not (number >= 1 and number.is_integer()):
+            self.fail(f"{value} is no whole number of 1 or more", param, ctx)
+        return int(number)

@@ -14,7 +14,7 @@ import numpy as np
 
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import debug_option
-from plugrad.cli.returns import return_words
+from plugrad.cli.progress import return_words
 from plugrad.cli.trained import Choice, episodes_of, watch_options
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.sampling.environments import create_env

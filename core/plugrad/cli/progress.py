@@ -1,11 +1,10 @@
-"""The progress of a training run as plain numbers, and the goals that end it."""
+"""The progress of a training run as plain numbers, how they are printed, and the goals that end it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from plugrad.cli.returns import return_words
 from plugrad.types import ALL_MODULES
 
 WINDOW = 20
@@ -27,6 +26,16 @@ _OVER: Mapping[str, Callable[..., float]] = {
     "episode_return_max": max,
 }
 _EVALUATION = {_NUM_EVALUATED, *(_EVALUATED + name for name in _OVER)}
+
+
+def return_words(value: float) -> str:
+    """A return with one decimal, a small one with three digits: "487.3", "9.61", "0.0123"."""
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def range_words(low: float, high: float) -> str:
+    """The lowest and the highest of some returns: "from 9.61 to 487.3"."""
+    return f"from {return_words(low)} to {return_words(high)}"
 
 
 @dataclass(frozen=True, kw_only=True)

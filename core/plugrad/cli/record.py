@@ -12,8 +12,7 @@ from plugrad.algorithm import Algorithm
 from plugrad.checkpoint.disk import refuse_links
 from plugrad.cli.display import PlainLines
 from plugrad.cli.exits import debug_option
-from plugrad.cli.progress import SECONDS, TIMESTEPS, Progress, scalars
-from plugrad.cli.returns import return_words
+from plugrad.cli.progress import SECONDS, TIMESTEPS, Progress, return_words, scalars
 from plugrad.cli.trained import Choice, RunPath, open_trained, run_options
 from plugrad.offline import EpisodeData, save_episodes
 from plugrad.types import DEFAULT_MODULE_ID

@@ -11,7 +11,7 @@ from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
-from plugrad.cli.number_types import Count, Number
+from plugrad.cli.options import Count, Number
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_directory import RunDirectory, default_path, name_missing_plugin, training_lock
 from plugrad.cli.settings_command import SettingsCommand, algorithm_choice

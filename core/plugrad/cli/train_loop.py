@@ -33,9 +33,9 @@ from plugrad.cli.progress import (
     Goals,
     Progress,
     over_evaluations,
+    return_words,
     scalars,
 )
-from plugrad.cli.returns import return_words
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import CheckpointError
 from plugrad.hooks.manager import HookManager

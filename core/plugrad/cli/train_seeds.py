@@ -10,8 +10,7 @@ from time import monotonic
 from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.display import LINE_EVERY_S, OutputConsole, print_line
-from plugrad.cli.progress import Goals, Progress
-from plugrad.cli.returns import range_words, return_words
+from plugrad.cli.progress import Goals, Progress, range_words, return_words
 from plugrad.cli.run_directory import RunDirectory, default_path, refuse_used, training_lock
 from plugrad.cli.train_loop import StopSignals, TrainLoop, env_name, print_summary, summarize
 from plugrad.cli.train_request import TrainRequest

@@ -75,10 +75,8 @@ from plugrad.learner.state.state import (
     load_into,
     load_optimizers,
     optimizer_states,
-    parts_in,
     pick_parts,
     restore_on_error,
-    select_parts,
 )
 from plugrad.learner.state.untrusted import config_to_build
 from plugrad.learner.update import data_parallel, default_hooks, step
@@ -1030,7 +1028,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             return
         self._check_is_built()
         checkpoint = load_state(path, kind="learner")
-        state = pick_parts(checkpoint.state, select_parts(parts_in(checkpoint.state), component))
+        state = pick_parts(checkpoint.state, component)
         warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self._plugin_manifest)
         if COMPONENT_RL_MODULE in state:
             warn_of_other_normalization(checkpoint.path, checkpoint.metadata, self.config)

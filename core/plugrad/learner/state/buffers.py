@@ -52,17 +52,7 @@ def with_plugin_variables(buffers: Buffers, own: dict[str, Variable]) -> Buffers
 
 
 def register(learner: "Learner", name: str, initial: Any, dtype: str | None) -> Variable:
-    """See `Learner.register_state`.
-
-    Args:
-        learner: with hooks and ops.
-        name: see there.
-        initial: see there.
-        dtype: see there.
-
-    Returns:
-        The variable; that of an earlier call with this name.
-    """
+    """See `Learner.register_state`."""
     if not isinstance(name, str) or not 0 < len(name) <= 200 or name.startswith(UNNAMED):
         raise ConfigError(f"register_state: a name is a text of 1 to 200 characters, found {name!r:.80}")
     value = np.asarray(initial)
@@ -137,11 +127,6 @@ def keep_made(learner: "Learner", known: Collection[int]) -> None:
             initial = np.asarray(value, variable.numpy().dtype)
             waiting = learner._restored_plugin_state.get(name)
             _add(learner, name, variable, np.array(initial), waiting)
-
-
-def is_array_of_numbers(value: Any) -> bool:
-    """Whether something may be the value of a variable."""
-    return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
 
 
 def set_plugin_state(learner: "Learner", state: Mapping[str, Any]) -> None:

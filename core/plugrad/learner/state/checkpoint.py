@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -92,14 +93,7 @@ def save_state(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, A
 
 
 def load_state(path: StrPath, *, kind: str) -> Checkpoint:
-    """Read a checkpoint that `save_state` wrote. `kind="learner"` also reads the learner in an algorithm's checkpoint.
-
-    Args:
-        path: a checkpoint directory or one of its saves.
-        kind: "learner" or "algorithm".
-
-    Returns:
-        The checkpoint, with the state of this kind.
+    """`part_of` a checkpoint directory or one of its saves.
 
     Raises:
         CheckpointError: it cannot be read, or holds something else.
@@ -108,7 +102,7 @@ def load_state(path: StrPath, *, kind: str) -> Checkpoint:
 
 
 def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
-    """The part of a checkpoint that is of one kind, as `load_state` gives it.
+    """The part of a checkpoint that is of one kind; an algorithm's has a learner, too.
 
     Args:
         checkpoint: as it was read.
@@ -376,11 +370,16 @@ def byte_scales(modules: MultiRLModule) -> dict[ModuleID, str]:
     return {module_id: rule for module_id, module in modules.items() if (rule := rule_of(module))}
 
 
+_rules: WeakKeyDictionary[RLModule, str | None] = WeakKeyDictionary()
+"""A module keeps its rule, and every save asks for it."""
+
+
 def rule_of(module: RLModule) -> str | None:
     """The rule of a module; None if it does not matter, as for a user's own module."""
-    if module.network is None or not uint8_rules_differ(module.observation_space):
-        return None
-    return str(module.model_config.get(UINT8_SCALE, RULE))
+    if module not in _rules:
+        matters = module.network is not None and uint8_rules_differ(module.observation_space)
+        _rules[module] = str(module.model_config.get(UINT8_SCALE, RULE)) if matters else None
+    return _rules[module]
 
 
 def check_byte_scales(

@@ -14,7 +14,6 @@ import numpy as np
 from plugrad.errors import CheckpointError, RestoreMismatchError
 from plugrad.learner.state.buffers import (
     buffer_variables,
-    is_array_of_numbers,
     keep_made,
     set_plugin_state,
     with_plugin_variables,
@@ -406,14 +405,11 @@ class _PluginState(Component):
         given = state if isinstance(state, Mapping) else {}
         names = [*parts, *(each for each in given if isinstance(each, str) and each not in parts)]
         own = learner._plugin_variables
-        return {
-            name: own[name].numpy()
-            if name in own
-            else given[name]
-            if is_array_of_numbers(given.get(name))
-            else np.zeros(0)
-            for name in names
+        waiting = {
+            name: each if isinstance(each, np.ndarray) and each.dtype.kind in "biuf" else np.zeros(0)
+            for name, each in ((name, given.get(name)) for name in names)
         }
+        return {name: own[name].numpy() if name in own else waiting[name] for name in names}
 
     def variables(self, learner: "Learner") -> list[Variable]:
         return [variable for _, variable in sorted(learner._plugin_variables.items())]

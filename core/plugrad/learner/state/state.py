@@ -87,16 +87,9 @@ def check_whole(state: Mapping[str, Any], where: Any) -> None:
         )
 
 
-def pick_parts(state: Mapping[str, Any], chosen: Parts) -> dict[str, Any]:
-    """Take some parts of a state, with the same nesting.
-
-    Args:
-        state: a state that has them.
-        chosen: from `select_parts`.
-
-    Returns:
-        The smaller state.
-    """
+def pick_parts(state: Mapping[str, Any], components: Paths) -> dict[str, Any]:
+    """Take some parts of a state, with the same nesting; arguments and errors as in `select_parts`."""
+    chosen = select_parts(parts_in(state), components)
     return {
         component: {name: state[component][name] for name in names} if names else state[component]
         for component, names in chosen.items()
