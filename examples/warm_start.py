@@ -9,7 +9,7 @@ from demonstrations import demonstrations
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner
 from plugrad_bc import BCConfig
 
-OTHER = {"torch": "tf2", "tf2": "torch"}
+OTHER = {"torch": "tf2", "tf2": "jax", "jax": "torch"}
 
 
 @click.command()

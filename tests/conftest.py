@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,10 @@ pytest_plugins = ["plugrad.testing.fixtures", "samples", "skips", "run_report", 
 
 collect_ignore_glob = ["author/plugrad-*"]  # a stranger's tests: author/test_stranger.py runs them
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # above it, TensorFlow keeps no compiled programs
+os.environ.setdefault(
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"
+)  # else JAX keeps those of a second or more
 settings.register_profile("plugrad", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("plugrad")
 
@@ -34,6 +38,15 @@ def pytest_collection_finish() -> None:
     """Let no collection of garbage visit what is there till the end: the strict backend collects at each program."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What one test compiles, another loads, also of another process; nothing comes from an earlier run."""
+    if hasattr(config, "workerinput"):  # the folder is its parent's
+        return
+    folder = TemporaryDirectory(prefix="plugrad-tests-", ignore_cleanup_errors=True)
+    os.environ["XDG_CACHE_HOME"] = folder.name
+    config.add_cleanup(folder.cleanup)
 
 
 @pytest.fixture(scope="session", params=backends_under_test())

@@ -57,9 +57,14 @@ def _tiny(config, backend, hiddens, seed):
     )
 
 
+def quick_mode(backend: str) -> str:
+    """The `compile` that costs least for a few updates: JAX compiles each operation that runs outside a program."""
+    return "auto" if backend == "jax" else "none"
+
+
 def quick(config, **framework):
-    """Without XLA, whose compilation most tests need not wait for."""
-    return config.framework(config.backend, **{"compile": "none", **framework})
+    """As for tests that are not about the mode."""
+    return config.framework(config.backend, **{"compile": quick_mode(config.backend), **framework})
 
 
 def with_modules(config, *module_ids: str):

@@ -84,14 +84,17 @@ def on_all_three(cases: list[Case]) -> tuple[float, list[str]]:
     outcomes: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for case in cases:
         outcomes[f"{case.file}::{case.function}"][case.backend].add(case.outcome)
-    number, lacking = Counter[int](), 0
-    for found in outcomes.values():
+    number, lacking, short = Counter[int](), 0, list[str]()
+    for name, found in sorted(outcomes.items()):
         if not {*BACKENDS} <= {*found}:
             continue
-        if any(SKIPPED in found[name] and not found[name] & {*RAN} for name in BACKENDS):
+        if any(SKIPPED in found[each] and not found[each] & {*RAN} for each in BACKENDS):
             lacking += 1
-        else:
-            number[sum(bool(found[name] & {*RAN}) for name in BACKENDS)] += 1
+            continue
+        missing = [each for each in BACKENDS if not found[each] & {*RAN}]
+        number[len(BACKENDS) - len(missing)] += 1
+        if missing:
+            short.append(f"    not on {', '.join(missing)}: {name}")
     functions = number.total()
     percentage = 100 * number[3] / functions if functions else 0.0
     return percentage, [
@@ -101,6 +104,7 @@ def on_all_three(cases: list[Case]) -> tuple[float, list[str]]:
             for n, name in ((3, "all three"), (2, "two"), (1, "one"), (0, "none"))
         ),
         f"  on all three: {percentage:.1f} %",
+        *short,
         f"  not counted, since a backend lacks what they are about: {lacking}",
     ]
 

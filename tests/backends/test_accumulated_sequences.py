@@ -64,14 +64,12 @@ def whole(backend):
     return one, expected
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("accumulate", [2, 4])
 def test_parts_are_the_whole_batch(backend, accumulate, whole):
     learner = config(backend, accumulate=accumulate).build_learner()
     assert_same(learner, learner.update(batch()), *whole)
 
 
-@pytest.mark.costly("jax")
 def test_the_parts_of_a_step_are_weighted_by_its_own_rows_in_each_of_six_steps(backend):
     """A step in which few rows count weighs as much as another one."""
     given = {"lstm": sequences(24, seed=3)}
@@ -85,7 +83,6 @@ def test_the_parts_of_a_step_are_weighted_by_its_own_rows_in_each_of_six_steps(b
     assert_same(parted, found, one, expected)
 
 
-@pytest.mark.costly("tf2", "jax")
 def test_a_module_of_fewer_rows_than_parts_counts_each_row_once(backend):
     given = {**batch(), "rows": ppo_batch(3)}
     one, parted = (config(backend, accumulate=number).build_learner() for number in (1, 4))
@@ -112,7 +109,6 @@ def assert_compiled_equals_whole(backend, spec, given, accumulate, mode="complet
     assert_same(parted, found, one, one.update({"p": given}))
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("accumulate", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_a_compiled_step_of_several_parts_is_the_whole_batch(backend, accumulate):
     given = sequences(7, seed=0)
@@ -127,7 +123,6 @@ def test_a_compiled_step_of_an_lstm_in_several_parts_is_the_whole_batch(backend,
     assert_compiled_equals_whole(backend, RLModuleSpec(model_config=SMALL), given, accumulate)
 
 
-@pytest.mark.costly("jax")
 def test_a_step_of_several_parts_with_compiled_forward_passes_is_the_whole_batch(backend):
     given = {**ppo_batch(24), Columns.LOSS_MASK: np.arange(24) % 5 < 2}
     assert_compiled_equals_whole(backend, ROWS, given, 2, "forward_train")

@@ -114,7 +114,6 @@ def test_actions_of_several_axes_are_learned_as_flat_ones(cls: type[Any], backen
         np.testing.assert_allclose(several, one, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("cls", [BCConfig, MARWILConfig])
 @pytest.mark.parametrize("name", ["MultiBinary", "n-d MultiDiscrete", "Tuple", "Dict"])
 def test_recorded_actions_of_every_space_are_learned(cls: type[Any], name: str, backend: str) -> None:

@@ -269,7 +269,6 @@ def test_a_fault_is_found_whatever_the_number_of_rows(backend: str, rows: int) -
         built(backend, FAULTS["squared error"]).update(batch(rows))
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", ["complete_update", "forward_train"])
 def test_compiled_updates_are_watched_too(backend: str, mode: str) -> None:
     with pytest.raises(LossError, match="gives"):

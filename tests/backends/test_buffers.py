@@ -78,7 +78,6 @@ def test_statistics_are_saved_restored_and_undone_in_every_mode(backend, mode, t
     np.testing.assert_allclose(outputs(other), expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.costly("tf2")
 @pytest.mark.parametrize("mode", ["none", "complete_update"])
 def test_a_skipped_minibatch_leaves_the_statistics_as_they_were(backend, mode):
     """Its rows would move them, were it not for the loss."""
@@ -209,7 +208,6 @@ def test_buffers_that_no_state_dict_has_are_no_state_and_are_constants_of_a_prog
     assert learner.update_mode.startswith("complete_update: the whole update one compiled function")
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", ["none", "complete_update"])
 def test_a_minibatch_moves_the_statistics_once_whatever_looks_at_it(backend, mode):
     """Eight rows are as many as the model is wide: the search for wrong broadcasts looks at other rows, too."""

@@ -58,7 +58,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.costly("torch", "tf2")
 @pytest.mark.parametrize("mode", ["complete_update", "forward_train", "none"])
 def test_a_python_number_that_changes_counts_from_the_next_update_on(backend, mode, monkeypatch, caplog):
     if backend == "torch" and mode == "complete_update":  # compiles for 20 s: see the last test
@@ -85,7 +84,6 @@ def test_a_python_number_that_changes_counts_from_the_next_update_on(backend, mo
         assert said[0] == f"{AGAIN}coeff of Scales was 1.0 and is 0.25"
 
 
-@pytest.mark.costly("torch", "tf2")
 def test_a_number_that_changes_with_every_update_is_warned_of_once_with_what_to_do(backend, caplog):
     plugin = Scales()
     mode = "auto" if backend == "torch" else "complete_update"
@@ -101,7 +99,6 @@ def test_a_number_that_changes_with_every_update_is_warned_of_once_with_what_to_
         assert "get_tensor_variable()" in said
 
 
-@pytest.mark.costly("torch")
 def test_torch_compiles_anew_for_another_number_and_no_more_where_numbers_keep_changing(monkeypatch):
     import needs
 

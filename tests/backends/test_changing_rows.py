@@ -3,7 +3,6 @@
 import logging
 
 import numpy as np
-import pytest
 from learning import ppo_batch, ppo_config, weights
 from test_module_modes import built as built_module
 from test_module_modes import own_module
@@ -38,7 +37,6 @@ def built(backend, mode, **training):
     return learner, counter
 
 
-@pytest.mark.costly("torch")
 def test_another_order_of_columns_compiles_nothing_and_changes_no_bit(backend):
     (learner, counter), (other, _) = (built(backend, "complete_update", minibatch_size=8) for _ in range(2))
     learner.update(ppo_batch(16))
@@ -54,7 +52,6 @@ def test_another_order_of_columns_compiles_nothing_and_changes_no_bit(backend):
     assert weights(learner).tobytes() == weights(other).tobytes()
 
 
-@pytest.mark.costly("torch", "tf2", "jax")
 def test_whole_batches_of_changing_length_compile_few_sizes_and_give_the_numbers_of_none(
     backend, caplog, monkeypatch
 ):
@@ -90,7 +87,6 @@ def test_jax_keeps_the_programs_of_the_last_sizes_alone():
     assert [*prepared.program._of_widths] == [(n,) for n in range(4, 4 + MOST_WIDTHS)]
 
 
-@pytest.mark.costly("torch", "tf2", "jax")
 def test_no_row_of_padding_reaches_the_statistics_of_a_batch_norm(backend):
     mode = "auto" if backend == "torch" else "complete_update"
     cls = own_module(backend)

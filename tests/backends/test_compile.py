@@ -59,7 +59,6 @@ class CountsTraces(Learner):
         return super().compute_loss_for_module(**arguments)
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize(("mode", "rows"), [("complete_update", 128), ("forward_train", 32)])
 def test_one_long_update_equals_the_plain_mode(backend: str, mode: str, rows: int) -> None:
     results = {}
@@ -74,7 +73,6 @@ def test_one_long_update_equals_the_plain_mode(backend: str, mode: str, rows: in
         assert results[mode][name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
 
 
-@pytest.mark.costly("torch")
 def test_many_short_updates_equal_the_plain_mode(backend: str) -> None:
     weights = []
     for each in ("none", "complete_update"):
@@ -118,7 +116,6 @@ class DoublesLosses:
         return {module_id: 2.0 * loss for module_id, loss in losses.items()}
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_wrapper_is_compiled_with_what_it_wraps(backend: str, mode: str) -> None:
     settings = {"optimizer": {"type": "sgd"}, "grad_clip": None, "num_epochs": 1, "minibatch_size": None}

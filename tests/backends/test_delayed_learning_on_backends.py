@@ -30,7 +30,6 @@ CASES = {
 }
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.cross_product
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", CASES)
@@ -93,7 +92,6 @@ class Wrapping(DelayedLearner):
             target.update(tau=0.25)
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.cross_product
 @pytest.mark.parametrize("mode", MODES[::2])
 def test_a_target_network_moved_by_apply_gradients_moves_with_each_step(backend, mode):

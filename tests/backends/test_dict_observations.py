@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import structured_models
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from learning import quick_mode
 
 import plugrad
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec, SingleAgentEpisode
@@ -66,7 +67,7 @@ def config(env, backend, cls=PPOConfig, **model):
     return (
         cls()
         .environment(env)
-        .framework(backend, compile="none")
+        .framework(backend, compile=quick_mode(backend))
         .rl_module(model_config={"fcnet_hiddens": [4], **model})
         .debugging(seed=0)
     )
@@ -79,7 +80,7 @@ def ppo(env, backend, **model):
 def learner_of(backend, space, **settings):
     some = (
         PPOConfig()
-        .framework(backend, compile="none")
+        .framework(backend, compile=quick_mode(backend))
         .environment(observation_space=space, action_space=Discrete(2))
     )
     return some.rl_module(**settings).training(minibatch_size=None, num_epochs=1, lr=0.01).debugging(seed=0)

@@ -741,7 +741,6 @@ def is_member_of_the_learner(row: Row) -> bool:
 DONE = {}
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if not is_member_of_the_learner(row)])
 def test_a_row_is_as_it_says(name, backend, tmp_path):
     row, function = ROWS[name], CHECKS[name]

@@ -4,7 +4,6 @@ import golden
 import pytest
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("name", golden.names())
 def test_a_checkpoint_of_any_release_acts_and_trains_as_it_did(backend, name):
     golden.assert_goes_on(name, backend)

@@ -742,7 +742,6 @@ def use_from_checkpoint(learner, tmp_path):
     assert isinstance(again.config, PPOConfig)
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("member", USES)
 def test_a_member_does_what_it_says(learner, member, tmp_path):
     assert_use = USES[member]

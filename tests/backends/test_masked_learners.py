@@ -169,7 +169,6 @@ def test_a_mask_that_cannot_be_is_refused(mask, words):
 # --- losses ---
 
 
-@pytest.mark.costly("jax")
 @each_space
 def test_entropy_and_loss_are_those_of_the_renormalised_distribution(backend, space):
     learner = config(backend, space).build_learner()

@@ -47,7 +47,6 @@ COMBINATIONS = {
 }
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("memory", ["lstm", "gru"])
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_a_policy_remembers_whatever_it_sees_and_keeps_to_masks(backend, memory, combination, tmp_path):

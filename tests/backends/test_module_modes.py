@@ -142,7 +142,6 @@ def test_acting_moves_no_statistics(learner):
     assert {name: values.tobytes() for name, values in learner.get_weights()[P].items()} == before
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("mode", ["none", "forward_train", "complete_update"])
 def test_a_class_of_modules_is_trained_in_training_mode_in_every_mode(backend, mode):
     module = built(backend, own_module(backend))

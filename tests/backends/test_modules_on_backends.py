@@ -47,7 +47,6 @@ def part(learner: Learner, module_id: str) -> dict[str, Any]:
     )
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", MODES)
 def test_update_add_update_remove_update(backend: str, mode: str) -> None:
     plain, changed = built(backend, mode), built(backend, mode)
@@ -77,7 +76,6 @@ def test_update_add_update_remove_update(backend: str, mode: str) -> None:
     assert part(changed, "a") == part(plain, "a")
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_module_added_again_is_trained_and_not_the_one_before_it(backend: str, mode: str) -> None:
     once, again = built(backend, mode), built(backend, mode)

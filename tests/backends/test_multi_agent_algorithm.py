@@ -87,7 +87,6 @@ def in_dicts(tree: Any) -> Any:
     return {str(name): in_dicts(each) for name, each in tree.items()} if isinstance(tree, dict) else tree
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("normalize", [False, True])
 def test_a_resumed_run_equals_one_that_went_on(backend: str, normalize: bool, tmp_path: Path) -> None:
     config = tiny(backend).env_runners(normalize_observations=normalize)

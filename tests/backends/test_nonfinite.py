@@ -116,7 +116,6 @@ def test_a_module_whose_id_has_a_slash_is_named_whole(backend: str) -> None:
     assert caught.value.facts["module_id"] == "a/b"
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", MODES)
 def test_skip_leaves_out_the_minibatch_and_counts_it(backend: str, mode: str) -> None:
     learner = built(backend, mode, "skip")

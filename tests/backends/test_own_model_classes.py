@@ -27,7 +27,6 @@ def config_of(backend, module_class, **model_config):
     return quick(ppo_config(backend, lr=0.01)).rl_module(rl_module_spec=spec)
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("named", [False, True])
 def test_a_models_class_is_called_with_what_it_names(backend, named):
     cls = class_of(backend, "Net")
@@ -92,7 +91,6 @@ def test_modules_of_such_a_class_come_and_go(backend, tmp_path):
     assert digest(again.get_state()) == digest(learner.get_state())
 
 
-@pytest.mark.costly("jax")
 def test_a_group_builds_a_models_class(backend):
     config = config_of(backend, class_of(backend, "Net"))
     assert isinstance(config, AlgorithmConfig)

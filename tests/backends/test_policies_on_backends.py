@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from learning import quick_mode
 from test_distribution_of_a_module import own_module
 
 import plugrad
@@ -24,7 +25,7 @@ class OwnModule(plugrad.RandomRLModule):
 
 
 def config(backend: str, env: str = "Pendulum-v1") -> PPOConfig:
-    config = PPOConfig().environment(env).framework(backend, compile="none").debugging(seed=0)
+    config = PPOConfig().environment(env).framework(backend, compile=quick_mode(backend)).debugging(seed=0)
     config = config.env_runners(num_envs_per_env_runner=2, normalize_observations=True)
     config = config.training(train_batch_size=16, minibatch_size=None, num_epochs=1, lr=0.1)
     return config.rl_module(model_config={"fcnet_hiddens": [4]})
@@ -66,7 +67,7 @@ def test_a_built_in_network_is_loaded_without_a_framework(backend: str, tmp_path
 
 def test_a_network_with_convolutions_acts_on_the_backend_that_saved_it(backend: str, tmp_path: Path) -> None:
     space = gym.spaces.Box(0, 255, (20, 20, 3), np.uint8)
-    some = PPOConfig().framework(backend, compile="none").debugging(seed=0)
+    some = PPOConfig().framework(backend, compile=quick_mode(backend)).debugging(seed=0)
     some = some.environment(observation_space=space, action_space=gym.spaces.Discrete(3, start=-1))
     learner = some.rl_module(model_config={"fcnet_hiddens": [4]}).build_learner()
     learner.save_to_path(tmp_path)
@@ -97,7 +98,7 @@ def own_model(backend: str) -> Any:
 
 
 def test_a_users_own_model_is_brought_by_who_loads_it(backend: str, tmp_path: Path) -> None:
-    some = PPOConfig().framework(backend, compile="none").debugging(seed=0)
+    some = PPOConfig().framework(backend, compile=quick_mode(backend)).debugging(seed=0)
     some = some.environment(
         observation_space=gym.spaces.Box(-1, 1, (3,)), action_space=gym.spaces.Discrete(4, start=10)
     )
@@ -161,7 +162,11 @@ def test_statistics_are_applied_whatever_space_a_module_object_was_made_with(
     backend: str, tmp_path: Path, space: gym.Space[Any], normalize: bool
 ) -> None:
     model_config = {"backend": backend}
-    some = PPOConfig().environment(Far, env_config={"space": space}).framework(backend, compile="none")
+    some = (
+        PPOConfig()
+        .environment(Far, env_config={"space": space})
+        .framework(backend, compile=quick_mode(backend))
+    )
     some = some.env_runners(normalize_observations=normalize).debugging(seed=0)
     spec = RLModuleSpec(module_class=reading, model_config=model_config)
     algorithm = some.rl_module(rl_module_spec=spec).build_algo()

@@ -100,7 +100,6 @@ def updated_by_finite_differences(actions: str, memory: str) -> dict[str, np.nda
     return learner.get_weights()[P]
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("actions", ACTIONS)
 def test_an_update_is_that_of_finite_differences(backend, actions, memory):
@@ -113,7 +112,6 @@ def test_an_update_is_that_of_finite_differences(backend, actions, memory):
     assert results[P]["num_module_steps_trained"] == 20
 
 
-@pytest.mark.costly("torch", "jax")
 @pytest.mark.cross_product  # a minute of compilation on each backend
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_compiled_update_gives_the_numbers_of_the_plain_one(backend, memory):
@@ -147,7 +145,6 @@ class CountsTraces(Learner):
         return super().compute_loss_for_module(**arguments)
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.cross_product  # a minute of compilation on each backend
 def test_a_changing_number_of_sequences_is_compiled_once_per_power_of_two(backend):
     chosen = config(backend, "complete_update", num_epochs=1).learners(learner_class=CountsTraces)
@@ -263,7 +260,6 @@ def test_a_users_recurrent_module_trains_on_a_users_batch(backend, compile):
             learner.update({**batch(learner), **wrong})
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("memory", ["own", *MEMORIES])
 def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(backend, memory, tmp_path):
     own, model = memory == "own", {"fcnet_hiddens": [8], "max_seq_len": 10}
@@ -298,7 +294,6 @@ def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(bac
         assert found[key] == expected[key]
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("is_multi_agent", [False, True])
 def test_episodes_begin_in_the_state_of_the_present_weights(backend, is_multi_agent):
     class Learned(own_module(backend)):

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from learning import digest, ppo_batch, ppo_config, with_modules
 
 from plugrad import Learner, RLModuleSpec
@@ -62,7 +61,6 @@ def go_on_elsewhere(*paths: Path) -> None:
     )
 
 
-@pytest.mark.costly("torch", "jax")
 def test_going_on_elsewhere_and_rolling_back_lead_where_the_straight_run_led(
     backend: str, tmp_path: Path
 ) -> None:

@@ -63,7 +63,6 @@ def assert_follows(name, backend, compile):
                     assert results[key] == pytest.approx(expected[key], abs=1e-6, rel=1e-5), key
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("name", CASES)
 def test_losses_and_weights_after_1_and_20_updates_are_those_of_rllib(backend, name):
     assert_follows(name, backend, "none")
@@ -75,7 +74,6 @@ def test_compiled_updates_give_rllibs_numbers_too(backend, name):
     assert_follows(name, backend, "complete_update")
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_those_of_rllib(backend, name):
     """Plain SGD with a rate of 1 moves the weights by the gradients, clipped where the case clips."""

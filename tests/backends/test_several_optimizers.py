@@ -56,7 +56,6 @@ def expected(learner_class):
     return after_updates(built("numpy", learner_class))
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_has_numpys_numbers(backend, learner_class, mode, expected):
     learner = built(backend, learner_class, mode)

@@ -74,7 +74,6 @@ def cells(*names: str) -> list[Any]:
     return [pytest.param(name, cell, id="-".join([name, *cell])) for name, cell in found]
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.cross_product(part=16)
 @pytest.mark.parametrize(("name", "cell"), cells("PPO"))
 def test_ppo_trains_and_acts_in_every_cell(name: str, cell: Cell, backend: str, tmp_path: Path) -> None:
@@ -89,7 +88,6 @@ def test_off_policy_algorithms_train_and_act_in_what_they_support(
     assert_trains_and_acts(config(name, cell, backend), cell, backend, tmp_path)
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.cross_product("name", "backend", part=16)
 @pytest.mark.parametrize(("name", "cell"), cells("BC", "CQL", "IQL"))
 def test_offline_algorithms_train_and_act_in_what_they_support(

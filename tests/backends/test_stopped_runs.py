@@ -271,7 +271,6 @@ def test_no_save_is_lost_that_was_acknowledged(stopped: Stopped) -> None:
         assert ending.was_saving or ending.stop.moment is not while_saving
 
 
-@pytest.mark.costly("torch", "jax")
 def test_the_run_ends_where_one_ends_that_was_never_stopped(stopped: Stopped) -> None:
     assert_it_ends_as_one_that_was_never_stopped(*stopped)
 
@@ -288,7 +287,6 @@ def assert_it_ends_as_one_that_was_never_stopped(run: Run, endings: list[Ending]
     assert run.files() == straight.files()
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.cross_product("many agents")  # one backend: each is killed above
 def test_a_killed_run_of_many_agents_ends_where_one_ends_that_was_never_killed(
     backend: str, tmp_path: Path
@@ -300,7 +298,6 @@ def test_a_killed_run_of_many_agents_ends_where_one_ends_that_was_never_killed(
     assert_it_ends_as_one_that_was_never_stopped(run, [ending])
 
 
-@pytest.mark.costly("tf2")
 @pytest.mark.parametrize("how", [pytest.param(SIGINT, marks=LONG), SIGTERM])
 def test_remote_learners_leave_with_the_run(backend: str, how: signal.Signals, tmp_path: Path) -> None:
     run = Run(tmp_path / "run", "--backend", backend, *SETTINGS, "--learners=1")

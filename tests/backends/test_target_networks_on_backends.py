@@ -35,7 +35,6 @@ def expected():
     return after_updates(bootstrapping("numpy"))
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", ["none", "forward_train", "complete_update"])
 def test_every_mode_has_numpys_numbers(backend, mode, expected):
     learner = bootstrapping(backend)

@@ -56,7 +56,6 @@ def mean_return(policy, env, episodes=10):
     return total / (episodes * STEPS)
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.cross_product
 @pytest.mark.parametrize("name", TASKS)
 def test_a_model_learns_is_saved_and_acts(backend, page, name, tmp_path):

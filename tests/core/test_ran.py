@@ -108,6 +108,8 @@ def test_a_summary_counts_cases_and_functions(folder: Path) -> None:
         "  ran on one: 0",
         "  ran on none: 1",
         "  on all three: 33.3 %",
+        "    not on torch, tf2, jax: test_reported.py::test_on_none",
+        "    not on jax: test_reported.py::test_on_two",
         "  not counted, since a backend lacks what they are about: 1",
     ]
 
@@ -183,3 +185,14 @@ def test_a_folder_without_a_report_is_an_error(tmp_path: Path) -> None:
     status, said = ran(tmp_path)
     assert status == 2
     assert "has no report" in said
+
+
+def test_few_tests_are_sampled_and_each_is_one_of_ours():
+    lines = [line.partition("#")[0].split() for line in (TESTS / "sampled.txt").read_text().splitlines()]
+    found = {each[0]: each[1:] for each in lines if each}
+    assert len(found) <= 27
+    for name, backends in found.items():
+        file, _, function = name.partition("::")
+        assert f"def {function}(" in (TESTS / file).read_text(), name
+        assert backends, name
+        assert {*backends} <= {"torch", "tf2", "jax"}, name

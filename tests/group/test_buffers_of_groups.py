@@ -27,7 +27,6 @@ def outputs(learner: Learner) -> Any:
 
 
 @pytest.mark.cross_product
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize(
     "mode", ["none", pytest.param("forward_train", marks=pytest.mark.long), "complete_update"]
 )

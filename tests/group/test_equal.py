@@ -40,7 +40,6 @@ def close(found, expected):
             np.testing.assert_allclose(found[name], value, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.costly("tf2", "jax")
 @pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_remote_group_is_one_learner(groups: Groups, backend: str, size: int) -> None:
@@ -252,7 +251,6 @@ ACCUMULATED = {
 }
 
 
-@pytest.mark.costly("torch")
 @pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize(
     ("backend", "mode", "kind"),

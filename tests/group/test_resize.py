@@ -30,7 +30,6 @@ def assert_equal(group: LearnerGroup, one: Learner) -> None:
     assert state["streams"] == one.get_state("streams")["streams"]
 
 
-@pytest.mark.costly("tf2", "jax")
 @pytest.mark.parametrize("backend", ["torch", "tf2", "jax"])
 def test_one_three_and_two_learners_in_turn_equal_one(cluster: None, backend: str, tmp_path: Path) -> None:
     config = group_config(backend)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from learning import OBSERVATIONS, TWO_ACTIONS, digest, largest_difference
+from learning import OBSERVATIONS, TWO_ACTIONS, digest, largest_difference, quick_mode
 
 from plugrad import DEFAULT_MODULE_ID, Columns, SingleAgentEpisode
 from plugrad.algorithm import Algorithm
@@ -206,7 +206,6 @@ def test_marwil_learns_from_the_same_recording(backend, recording):
     assert losses[-1] < 0.9 * losses[0]
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_a_resumed_run_equals_one_that_was_never_stopped(backend, recording, tmp_path, beta):
     settings = config(backend).training(
@@ -265,7 +264,7 @@ def test_recorded_episodes_teach_a_recurrent_policy_what_to_remember(backend, se
     training = {"train_batch_size": 250, "minibatch_size": 50, "num_epochs": 2, "lr": 0.02}
     config = (
         settings()
-        .framework(backend, compile="none")
+        .framework(backend, compile=quick_mode(backend))
         .environment(**spaces)
         .rl_module(model_config=model)
         .debugging(seed=0)

@@ -53,7 +53,6 @@ def learner_with_a_past(kind: str, backend: str, **training):
 # --- the losses ---
 
 
-@pytest.mark.costly("jax")
 @each_kind
 @pytest.mark.parametrize("columns", [{}, several_steps()], ids=["plain", "n steps and weights"])
 def test_losses_are_those_of_the_papers(kind, columns, backend):
@@ -158,7 +157,6 @@ def test_after_320_gradient_steps_backends_agree_within_1e_5(kind, activation):
         assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
 
 
-@pytest.mark.costly("torch", "jax")
 @pytest.mark.cross_product
 @each_kind
 def test_a_program_and_single_steps_agree(kind, backend):
@@ -206,7 +204,6 @@ def test_the_rows_are_the_transitions_of_the_episodes(tmp_path):
         np.testing.assert_allclose(columns[name], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.costly("jax")
 @each_kind
 def test_a_resumed_run_equals_one_that_was_never_stopped(kind, backend, tmp_path):
     whole = run(kind, backend, saved(tmp_path, episodes_of()))

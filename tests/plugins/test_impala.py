@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from learning import digest
+from learning import digest, quick_mode
 from vtrace_learners import ACTIONS, CONFIGS, LENGTHS, MODELS, WIDTH, config, episodes_for
 
 from plugrad import DEFAULT_MODULE_ID, Columns, SingleAgentEpisode
@@ -90,7 +90,6 @@ def expected_results(settings: Any, present: Any, target: Any, episodes: list[An
     return {name: float(np.mean(each)) for name, each in rows.items()}
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("actions", ACTIONS)
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -115,7 +114,6 @@ def test_losses_are_those_of_the_loop_over_sequences(backend, kind, actions, mod
         assert found[name] == pytest.approx(each, rel=2e-4, abs=2e-5), name
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("model", ["", "lstm"])
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_targets_follow_from_steps_that_do_not_count(backend, kind, model):
@@ -249,7 +247,7 @@ def test_a_batch_of_the_callers_own_stays_as_it_is():
 
 
 def cartpole(kind: str, backend: str, **training: Any) -> Any:
-    made = CONFIGS[kind]().framework(backend, compile="none").environment("CartPole-v1")
+    made = CONFIGS[kind]().framework(backend, compile=quick_mode(backend)).environment("CartPole-v1")
     made = made.env_runners(num_envs_per_env_runner=2, rollout_fragment_length=None).rl_module(
         model_config={"fcnet_hiddens": [2]}
     )

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learning import quick_mode
 from two_agents import BOTH, SPACES, Lamps
 
 from plugrad_dqn import DQNConfig
@@ -30,7 +31,9 @@ ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_modules_of_different_spaces_are_trained_side_by_side(backend: str, algorithm: str) -> None:
     config_class, settings = ALGORITHMS[algorithm]
-    config = config_class().framework(backend, compile="none").environment(Lamps).debugging(seed=0)
+    config = (
+        config_class().framework(backend, compile=quick_mode(backend)).environment(Lamps).debugging(seed=0)
+    )
     config = config.env_runners(num_envs_per_env_runner=4, rollout_fragment_length=16)
     config = config.rl_module(model_config={"fcnet_hiddens": [8]})
     trained = (

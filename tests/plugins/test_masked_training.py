@@ -4,7 +4,7 @@ import masked
 import numpy as np
 import pytest
 from gymnasium import spaces
-from learning import digest
+from learning import digest, quick_mode
 
 import plugrad
 from plugrad import Columns
@@ -35,7 +35,7 @@ def config(cls, backend, **env_config):
 @pytest.mark.parametrize(("space", "forbidden"), SOLVED.values(), ids=SOLVED.keys())
 def test_ppo_solves_an_environment_that_forbids_most_of_its_choices(backend, space, forbidden):
     made = config(PPOConfig, backend, action_space=space, forbidden=forbidden, source="method")
-    made = made.env_runners(num_envs_per_env_runner=8)
+    made = made.framework(backend, compile=quick_mode(backend)).env_runners(num_envs_per_env_runner=8)
     algorithm = made.training(
         train_batch_size=256, minibatch_size=64, num_epochs=5, lr=0.03, gamma=0.0
     ).build_algo()
@@ -54,7 +54,6 @@ RESUMED = {
 }
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_resumed_run_equals_one_that_was_never_stopped(backend, name, tmp_path):
     cls, settings = RESUMED[name]

@@ -263,7 +263,6 @@ class ReplayLearner(Learner):
         return Errors if hook == "get_training_class" else super()._provide(hook, **arguments)
 
 
-@pytest.mark.costly("jax")
 def test_priorities_move_no_statistics_of_a_model(backend):
     config = (
         ReplayConfig()

@@ -2,7 +2,6 @@
 
 import needs
 import numpy as np
-import pytest
 from click.testing import CliRunner
 
 from plugrad.cli import main
@@ -18,7 +17,6 @@ def plugrad(*words: object) -> str:
     return done.output
 
 
-@pytest.mark.costly("tf2")
 def test_pong_is_trained_evaluated_and_filmed(backend, tmp_path):
     needs.extra("ale_py")
     needs.extra("cv2")

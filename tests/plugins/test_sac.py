@@ -9,7 +9,7 @@ import needs
 import numpy as np
 import pytest
 from actor_critics import BOX, KINDS, Paper, scaled, several_steps, tiny, transitions
-from learning import digest, largest_difference, with_modules
+from learning import digest, largest_difference, quick_mode, with_modules
 from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, load_policy
@@ -190,7 +190,6 @@ def test_after_320_gradient_steps_backends_agree_within_1e_5(kind):
         assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
 
 
-@pytest.mark.costly("torch", "jax")
 @pytest.mark.cross_product
 @each_kind
 def test_a_program_and_single_steps_agree(kind, backend):
@@ -308,7 +307,7 @@ def run(kind: str, backend: str, **training):
     return (
         cls()
         .environment(Reach, env_config={"kind": kind})
-        .framework(backend, compile="none")
+        .framework(backend, compile=quick_mode(backend))
         .rl_module(model_config={"fcnet_hiddens": [8]})
         .env_runners(num_envs_per_env_runner=2, rollout_fragment_length=4)
         .training(**{"random_steps": 8, **settings, **training})
@@ -317,7 +316,6 @@ def run(kind: str, backend: str, **training):
     )
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.cross_product("kind", "backend", part=2)
 @each_kind
 @pytest.mark.parametrize("replay", ["uniform", "prioritized"])
@@ -387,7 +385,6 @@ def test_policies_give_what_the_environment_takes(kind, backend, tmp_path):
         np.testing.assert_allclose(action, actions[0], atol=1e-5)
 
 
-@pytest.mark.costly("jax")
 @each_kind
 def test_images_and_dicts_of_observations_train(kind, backend):
     image = gym.spaces.Box(0, 255, (20, 20, 1), np.uint8)

@@ -109,7 +109,6 @@ def test_three_updates_of_dqn_are_those_of_stable_baselines3(backend: str, mode:
         assert results["total_loss"] == pytest.approx(float(rows["total_loss"]), rel=1e-5)
 
 
-@pytest.mark.costly("jax")
 @pytest.mark.parametrize("mode", ["none", "auto"])
 @pytest.mark.parametrize(("algorithm", "trained"), CASES)
 def test_three_updates_of_actor_critics_are_those_of_stable_baselines3(

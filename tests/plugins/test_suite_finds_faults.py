@@ -131,7 +131,6 @@ def is_named(said: str, name: str, words: str) -> bool:
     return bool(re.search(rf"^FAILED \S+\[{name}(-\w+)?\] - .*{words}", said, flags=re.MULTILINE))
 
 
-@pytest.mark.costly("tf2", "jax")
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_suite_fails_and_says_why(said: str, backend: str, name: str) -> None:
     assert is_named(said, name, FAULTS[name][1].replace("{backend}", backend)), said
@@ -143,13 +142,11 @@ def test_a_number_that_a_program_freezes_is_found_where_losses_are_traced(said: 
     assert is_named(said, "frozen", words) == (backend == "tf2"), said
 
 
-@pytest.mark.costly("tf2", "jax")
 def test_the_sound_one_passes(said: str) -> None:
     assert "[sound" not in said
     assert "ERROR" not in said
 
 
-@pytest.mark.costly("tf2", "jax")
 def test_a_gradient_that_is_zero_but_for_rounding_is_no_fault_of_the_author(said: str) -> None:
     assert "[centred" not in said, said
 
