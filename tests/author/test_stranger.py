@@ -58,29 +58,17 @@ class Environment:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def build_wheel(source: Path, folder: Path) -> Path:
-    """Of a copy, so that nothing that was built before gets into it."""
-    copied = shutil.copytree(source, folder / source.name, ignore=NOT_PACKED)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-    ]
-    subprocess.run([*command, folder / "built", copied], check=True)
-    return copied
-
-
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """With plugrad and all distributions, installed from their wheels."""
     environment = Environment(tmp_path_factory.mktemp("stranger"))
-    for source in (ROOT, *sorted(HERE.glob("plugrad-*"))):
-        build_wheel(source, environment.folder)
+    # Of copies, so that nothing that was built before gets into them.
+    copies = [
+        shutil.copytree(source, environment.folder / source.name, ignore=NOT_PACKED)
+        for source in (ROOT, *sorted(HERE.glob("plugrad-*")))
+    ]
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*build, "--wheel-dir", environment.folder / "built", *copies], check=True)
     # --ignore-installed: the plugrad of the outer environment is none of its own.
     alone = ("--no-deps", "--no-index", "--ignore-installed")
     environment.pip("install", *alone, *environment.folder.glob("built/*.whl"))
