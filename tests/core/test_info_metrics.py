@@ -59,7 +59,7 @@ MODES = [
     {},
     {"vectorization_mode": "async"},
     {"num_env_runners": 2},
-    {"num_env_runners": 1, "vectorization_mode": "async"},
+    {"num_env_runners": 1, "vectorization_mode": "async", "num_envs_per_env_runner": 1},
 ]
 
 

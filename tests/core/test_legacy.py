@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from forked import forked
 from learning import ValueLearner, digest, flat, ppo_batch, ppo_config, value_config, weights, with_modules
 
 import plugrad
@@ -633,9 +634,9 @@ def test_no_attribute_of_the_plugin_is_unknown_to_the_core():
         "Learner.hps",
     ],
 )
-def test_an_older_name_is_met_wherever_it_stands_first(body):
+def test_an_older_name_is_met_wherever_it_stands_first(python, body):
     code = f"import warnings\nwarnings.simplefilter('ignore')\nfrom plugrad import AlgorithmConfig, Learner\n{body}"
-    assert "plugrad_rllib" in loaded_after(code)
+    assert "plugrad_rllib" in loaded_after(python, code)
 
 
 @pytest.mark.parametrize(
@@ -648,12 +649,19 @@ def test_an_older_name_is_met_wherever_it_stands_first(body):
         "from plugrad import *",
     ],
 )
-def test_code_of_today_loads_no_plugin_of_older_names(body):
-    assert "plugrad_rllib" not in loaded_after(f"from plugrad import AlgorithmConfig, Learner\n{body}")
+def test_code_of_today_loads_no_plugin_of_older_names(python, body):
+    assert "plugrad_rllib" not in loaded_after(
+        python, f"from plugrad import AlgorithmConfig, Learner\n{body}"
+    )
 
 
-def loaded_after(code):
-    code = f"{code}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def python():
+    with forked("import sys\nfrom plugrad import AlgorithmConfig, Learner, LearnerGroup") as python:
+        yield python
+
+
+def loaded_after(python, code):
+    done = python.run(f"{code}\nprint(*sys.modules)")
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

@@ -1,14 +1,13 @@
 """Finding plugins by name: among real distributions in a folder of their own, seen by a Python of its own."""
 
 import json
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked, forked
 
 from plugrad.errors import AlgorithmNotFoundError
 from plugrad.hooks.registry import get_algorithm
@@ -20,6 +19,7 @@ from plugrad.errors import PlugradError
 from plugrad.hooks.plugin_records import *
 from plugrad.hooks.registry import *
 from plugrad.hooks.registry import algorithm_of
+import plugrad.algorithm, plugrad.cli.plugins, plugrad.testing.tiny_learners
 def attempt(call):
     try:
         return call()
@@ -49,8 +49,8 @@ def get_config_class():
 class Site:
     """A folder of installed distributions in front of all others."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, python: Forked) -> None:
+        self.root, self._python = root, python
 
     def install(
         self,
@@ -74,17 +74,11 @@ class Site:
             (self.root / folder / f"{module}.py").write_text(code)
 
     def run(self, code: str, asked: str | None = None, folders: tuple[str, ...] = (".",)) -> Any:
-        """The value of an expression (after statements, if there are lines before it) in a fresh interpreter."""
+        """The value of an expression (after statements, if there are lines before it) in a process of its own."""
         *statements, expression = code.strip().split("\n")
-        program = "\n".join([PRELUDE, *statements, f"print(json.dumps({expression}))"])
-        environment = {key: value for key, value in os.environ.items() if key != "PLUGRAD_PLUGINS"}
-        paths = [str(self.root / folder) for folder in folders] + [environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-        if asked is not None:
-            environment["PLUGRAD_PLUGINS"] = asked
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
-        )
+        program = "\n".join([*statements, f"print(json.dumps({expression}))"])
+        paths = [self.root / folder for folder in folders]
+        done = self._python.run(program, *paths, environment=asked and {"PLUGRAD_PLUGINS": asked})
         assert done.returncode == 0, done.stderr
         self.loaded = [line.removeprefix("loading ") for line in done.stdout.splitlines()[:-1]]
         return json.loads(done.stdout.splitlines()[-1])
@@ -96,9 +90,15 @@ class Site:
         return found
 
 
+@pytest.fixture(scope="module")
+def python() -> Iterator[Forked]:
+    with forked(PRELUDE, without="PLUGRAD_PLUGINS") as python:
+        yield python
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(tmp_path: Path, python: Forked) -> Site:
+    return Site(tmp_path, python)
 
 
 # --- names --------------------------------------------------------------------------------------------------------

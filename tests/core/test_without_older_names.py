@@ -1,12 +1,10 @@
 """The plugin of what only RLlib's users need can be removed, and new code never passes it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 
 import pytest
+from forked import forked
 
 ROOT = Path(__file__).parents[2]
 GONE = """
@@ -21,6 +19,7 @@ class Gone:
 
 sys.meta_path.insert(0, Gone())
 """
+PRELUDE = "import sys, plugrad_ppo, plugrad.algorithm"
 TRAIN = """
 import sys, tempfile
 import numpy as np
@@ -101,32 +100,33 @@ OF_RLLIB = {
 """`{what the error says: a program that needs the plugin}`."""
 
 
-def run(code: str, *roots: Path) -> "subprocess.CompletedProcess[str]":
-    paths = [str(each) for each in roots]
-    path = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
-
-
 @pytest.fixture(scope="module")
 def without(tmp_path_factory):
-    """A copy of the source tree in which the plugin's folder was removed."""
+    """A Python that runs a copy of the source tree in which the plugin's folder was removed."""
     copy = tmp_path_factory.mktemp("copy")
     for root in ("core", "plugins"):
         copytree(ROOT / root, copy / root, ignore=ignore_patterns("__pycache__", "plugrad_rllib"))
-    return copy
+    with forked(GONE + PRELUDE, copy / "core", copy / "plugins") as python:
+        yield python
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A Python with the plugin."""
+    with forked(PRELUDE) as python:
+        yield python
 
 
 def test_without_the_plugin_training_and_checkpoints_work(without):
-    code = f"{GONE}{TRAIN}\nimport plugrad\nprint(plugrad.__file__)"
-    done = run(code, without / "core", without / "plugins")
+    done = without.run(f"{TRAIN}\nprint(plugrad.__file__)")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().startswith(str(without))
+    assert "copy" in done.stdout
+    assert not done.stdout.startswith(str(ROOT))
 
 
 @pytest.mark.parametrize("name", OLDER)
 def test_without_the_plugin_an_older_name_is_an_error_that_says_what_to_install(without, name):
-    done = run(GONE + OLDER[name], without / "core", without / "plugins")
+    done = without.run(OLDER[name])
     last = done.stderr.splitlines()[-1]
     assert f"{name} is an older name of RLlib's" in last
     assert "plugrad_rllib" in last
@@ -135,7 +135,7 @@ def test_without_the_plugin_an_older_name_is_an_error_that_says_what_to_install(
 
 @pytest.mark.parametrize("said", OF_RLLIB)
 def test_without_the_plugin_what_is_rllibs_is_an_error_that_says_what_to_install(without, said):
-    done = run(GONE + OF_RLLIB[said], without / "core", without / "plugins")
+    done = without.run(OF_RLLIB[said])
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert said in last
@@ -144,14 +144,14 @@ def test_without_the_plugin_what_is_rllibs_is_an_error_that_says_what_to_install
 
 
 @pytest.mark.parametrize("env", ["Parallel", "OfRLlib"])
-def test_with_the_plugin_both_interfaces_of_many_agents_train_alike(env):
-    done = run(f"{ENVIRONMENT}train({env})")
+def test_with_the_plugin_both_interfaces_of_many_agents_train_alike(whole, env):
+    done = whole.run(f"{ENVIRONMENT}train({env})")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "8.0\n"
 
 
 def test_without_the_plugin_other_environments_of_many_agents_train(without):
-    done = run(f"{GONE}{ENVIRONMENT}train(Parallel)", without / "core", without / "plugins")
+    done = without.run(f"{ENVIRONMENT}train(Parallel)")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "8.0\n"
 
@@ -161,7 +161,7 @@ def test_without_the_plugin_the_command_line_trains_and_its_help_lists_every_com
     train = ["train", "ppo", "CartPole-v1", "--backend", "numpy", "--stop-timesteps", "64", "--out", where]
     train += ["--training.train_batch_size", "64", "--rl_module.model_config", small, "--quiet"]
     for arguments in (["--help"], train, ["eval", where, "--episodes", "1"]):
-        done = run(f"{GONE}{COMMAND}main({arguments})", without / "core", without / "plugins")
+        done = without.run(f"{COMMAND}main({arguments})")
         assert done.returncode == 0, done.stderr
         if arguments == ["--help"]:
             assert "  migrate " in done.stdout
@@ -174,20 +174,20 @@ def test_without_the_plugin_what_nobody_has_is_pythons_error(without):
         TRAIN + "algorithm.learner_group.update({}, num_epoch=1)": "unexpected keyword argument 'num_epoch'",
         TRAIN + "algorithm.trian()": "'Algorithm' object has no attribute 'trian'",
     }.items():
-        done = run(GONE + code, without / "core", without / "plugins")
+        done = without.run(code)
         assert words in done.stderr.splitlines()[-1]
 
 
-def test_training_saving_and_probing_load_no_plugin_of_older_names():
+def test_training_saving_and_probing_load_no_plugin_of_older_names(whole):
     code = f"""{TRAIN}
 hasattr(algorithm, "spam"), hasattr(learner, "spam"), hasattr(config, "spam")
 assert not [name for name in sys.modules if name.startswith("plugrad_rllib")]
 """
-    done = run(code)
+    done = whole.run(code)
     assert done.returncode == 0, done.stderr
 
 
-def test_an_update_passes_no_line_of_older_names():
+def test_an_update_passes_no_line_of_older_names(whole):
     code = f"""{TRAIN}
 from pathlib import Path
 from plugrad.learner import Learner
@@ -206,5 +206,5 @@ names = {{part for file in passed for part in Path(file).parts}}
 assert "learner" in names and "plugrad_ppo" in names
 assert not names & {{"deprecation", "plugrad_rllib"}}, passed
 """
-    done = run(code)
+    done = whole.run(code)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,7 @@
 """Small pieces of authors' code, each with a seeded portability bug or without, and tiny learners that train with them.
 
+The strict backend looks at the globals of an author's files after each line: what authors use is in `small_learners`.
+
 `@bug("kind")` and `@twin("kind")` take what an author writes: a loss, a subclass of the Learner, or a plugin. A comment
 `# here` marks what is wrong in a bug; a number that is frozen may be marked where it is read and where it is used.
 """
@@ -15,6 +17,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from learning import OBSERVATIONS, TWO_ACTIONS, PlainConfig
+from small_learners import SmallLearner, with_loss
 
 from plugrad import AlgorithmConfig, Learner, MultiRLModuleSpec, RLModuleSpec, SingleAgentEpisode
 from plugrad_bc import BCConfig
@@ -160,31 +163,6 @@ def _kept(where: dict[str, Seeded], seeded: Seeded) -> Any:
     assert seeded.name not in where, seeded.name
     where[seeded.name] = seeded
     return seeded.author
-
-
-class SmallLearner(Learner):
-    """An actor-critic's loss in three lines."""
-
-    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Any:
-        ops, policy = self.ops, policy_of(self, module_id, fwd_out)
-        value_loss = ops.mean(ops.square(fwd_out["vf_preds"] - batch["value_targets"]))
-        return value_loss - ops.mean(policy.logp(batch["actions"]) * batch["advantages"])
-
-
-def policy_of(learner: Any, module_id: str, columns: Mapping[str, Any]) -> Any:
-    """The action distribution that a module, or a batch, has."""
-    return learner.module[module_id].get_train_action_dist_cls().from_logits(columns["action_dist_inputs"])
-
-
-def with_loss(cls: type[Learner], loss: Callable[..., Any]) -> type[Learner]:
-    """The class with a loss of its own, a function of some of the hook's arguments."""
-
-    class WithLoss(cls):  # type: ignore[misc,valid-type]
-        def compute_loss_for_module(self, **given: Any) -> Any:
-            given["learner"] = self
-            return loss(**{name: given[name] for name in inspect.signature(loss).parameters})
-
-    return WithLoss
 
 
 def batch(n: int, action_space: gym.Space[Any]) -> dict[str, Any]:

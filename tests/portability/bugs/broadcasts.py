@@ -1,6 +1,7 @@
 """[B] meets [B, 1]: every row meets every other, and the mean is that of another loss."""
 
-from seeded import bug, policy_of, twin
+from seeded import bug, twin
+from small_learners import policy_of
 
 from plugrad.losses import mean_over_rows
 

@@ -1,7 +1,8 @@
 """Dtypes are mixed, and one framework promotes where another refuses; or float64 comes in from numpy."""
 
 import numpy as np
-from seeded import SmallLearner, bug, policy_of, twin
+from seeded import bug, twin
+from small_learners import SmallLearner, policy_of
 
 from plugrad import hookimpl
 from plugrad_ppo.loss import ppo_loss

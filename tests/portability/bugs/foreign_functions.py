@@ -3,7 +3,8 @@
 import math
 
 import numpy as np
-from seeded import SmallLearner, bug, policy_of, twin
+from seeded import bug, twin
+from small_learners import SmallLearner, policy_of
 
 from plugrad import hookimpl
 from plugrad_ppo import PPOLearner

@@ -1,6 +1,7 @@
 """A tensor is changed in place: numpy and torch let you, and a traced program of another framework cannot."""
 
-from seeded import bug, policy_of, twin
+from seeded import bug, twin
+from small_learners import policy_of
 
 from plugrad import hookimpl
 from plugrad_ppo.loss import ppo_loss

@@ -1,7 +1,8 @@
 """Indices that are tensors, and Python that goes over the entries of one."""
 
 import numpy as np
-from seeded import SmallLearner, bug, policy_of, twin
+from seeded import bug, twin
+from small_learners import SmallLearner, policy_of
 
 from plugrad import hookimpl
 

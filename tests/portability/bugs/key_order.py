@@ -1,6 +1,7 @@
 """The order of keys is relied on: a backend may give mappings back in another one."""
 
-from seeded import SmallLearner, bug, twin
+from seeded import bug, twin
+from small_learners import SmallLearner
 
 from plugrad import hookimpl
 

@@ -1,6 +1,7 @@
 """A minibatch is changed: a backend may compute its loss several times, or once while it traces."""
 
-from seeded import SmallLearner, bug, twin
+from seeded import bug, twin
+from small_learners import SmallLearner
 
 from plugrad import hookimpl
 from plugrad_ppo import PPOLearner

@@ -4,7 +4,8 @@ import random
 import time
 
 import numpy as np
-from seeded import SmallLearner, bug, policy_of, twin
+from seeded import bug, twin
+from small_learners import SmallLearner, policy_of
 
 from plugrad import Learner, hookimpl
 from plugrad_dqn.loss import dqn_loss

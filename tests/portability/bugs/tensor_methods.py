@@ -1,6 +1,7 @@
 """Methods and attributes that one framework's tensors have: neutral are operators, slices and `learner.ops`."""
 
-from seeded import SmallLearner, bug, policy_of, twin
+from seeded import bug, twin
+from small_learners import SmallLearner, policy_of
 
 from plugrad import hookimpl
 from plugrad_ppo.loss import ppo_loss
