@@ -87,7 +87,8 @@ def test_there_are_as_many_threads_as_the_environment_says(threaded: tuple[str, 
         found.append(names.count("tf_XLAEigen"))
     assert found
     assert set(found) == {THREADS or found[0]}
-    assert found[0] > (threaded[0] == "torch")
+    # XLA's threads had another name before, and where nothing says how many there are it may have one.
+    assert found[0] > 1 or (threaded[0] == "jax" and not THREADS)
 
 
 def test_equal_runs_on_threads_have_equal_bits_and_one_that_is_resumed_goes_on(
