@@ -24,6 +24,7 @@ LENGTHS = st.lists(st.integers(0, 7), min_size=1, max_size=6)
 class Stateful:
     is_stateful = True
     network = None
+    observation_space = None
     action_space = Discrete(2)
 
 
