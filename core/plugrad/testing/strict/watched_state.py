@@ -73,7 +73,9 @@ def fingerprint_of_global(value: Any) -> Any:
 
 
 def is_cached(owner: Any, name: str) -> bool:
-    """Whether an attribute is what `functools.cached_property` computes once."""
+    """Whether an attribute is what was looked up once, whenever that was: of a property, or a network's classes."""
+    if isinstance(owner, Network) and name == "_classes":
+        return True
     return isinstance(getattr(type(owner), name, None), cached_property)
 
 
@@ -321,8 +323,6 @@ _OF_A_STEP = frozenset(
     }
 )
 """Attributes of a learner that the core sets in a step, or that are looked at one by one."""
-_LOOKED_UP_ONCE = frozenset({"_classes"})
-"""Attributes in which a network of the core keeps what it looked up, whenever that was."""
 RANDOM = "a random generator of Python or numpy"
 _AUTHORS = ("algorithm", "listener")
 
@@ -357,9 +357,7 @@ class WatchedState:
         }
         for whose, each in self._objects:
             for name, value in list(vars(each).items()):
-                is_of_the_core = each is self._learner and name in _OF_A_STEP
-                is_of_the_core |= isinstance(each, Network) and name in _LOOKED_UP_ONCE
-                if not (is_of_the_core or is_cached(each, name)):
+                if not ((each is self._learner and name in _OF_A_STEP) or is_cached(each, name)):
                     found[whose, name] = fingerprint(value)
         for module, names in self._files.items():
             for name, value in list(names.items()):
