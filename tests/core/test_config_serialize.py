@@ -131,6 +131,16 @@ def test_every_setting_is_written_none_and_infinity_included():
     assert tables["framework"]["compile"] == "auto"
 
 
+def test_a_dict_that_was_changed_in_place_is_written_as_it_is():
+    """What was written before, or while something was built, is not written again."""
+    config = DemoConfig().environment("CartPole-v1", env_config={"port": 1})
+    assert config.to_dict()["env_config"] == {"port": 1}
+    config.env_config["port"] = 2
+    assert config.to_dict()["env_config"] == {"port": 2}
+    config.to_dict()["env_config"]["port"] = 3  # a copy
+    assert config.env_config == {"port": 2}
+
+
 def test_what_a_file_leaves_out_keeps_its_default():
     config = DemoConfig.from_toml(
         '[training]\nlr = 1e-4\nvf_clip_param = inf\n[environment]\nenv = "CartPole-v1"\n'

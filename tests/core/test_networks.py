@@ -2,6 +2,7 @@
 
 import pickle
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from plugrad import Columns, RLModuleSpec
 from plugrad import numpy_ops as ops
 from plugrad.errors import ConfigError
-from plugrad.networks import ActorCritic
+from plugrad.networks import ActorCritic, Network
 from plugrad.networks.initializers import constant, orthogonal
 from plugrad.rng_streams import stream
 
@@ -430,3 +431,33 @@ def test_a_network_that_has_looked_up_its_distribution_can_be_pickled_and_copied
     for other in (pickle.loads(pickle.dumps(net)), deepcopy(net)):
         assert shapes(other) == shapes(net)
         assert other.distribution(ops, outputs).mode() == [0]
+
+
+class OfSlots(Network):
+    __slots__ = ("factor",)
+    parameters = ()
+
+    def forward(self, ops, weights, columns):
+        return {}
+
+
+@dataclass(frozen=True)
+class OfFrozenFields(Network):
+    factor: int
+
+    def forward(self, ops, weights, columns):
+        return {}
+
+
+def of_slots():
+    net = OfSlots()
+    net.factor = 3
+    return net
+
+
+@pytest.mark.parametrize("make", [of_slots, lambda: OfFrozenFields(3)], ids=["slots", "frozen"])
+def test_a_network_of_an_authors_class_looks_up_distributions_and_keeps_its_attributes_in_copies(make):
+    net = make()
+    assert net.distribution_class(ACTIONS, ops) is net.distribution_class(ACTIONS, ops)
+    for other in (pickle.loads(pickle.dumps(net)), deepcopy(net)):
+        assert other.factor == 3

@@ -4,12 +4,10 @@ RLlib's configs change in place, so its users write `config.training(lr=...)` as
 effect. So assigning an attribute raises, and a changed copy that is dropped unused gives a warning.
 """
 
-import copy
 import dataclasses
 import sys
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from plugrad.config import serialize
@@ -69,13 +67,11 @@ class FluentConfig:
         Raises:
             ConfigError: a value is neither data nor importable by name; names the setting.
         """
-        return {serialize.ALGORITHM_KEY: type(self)._algorithm_name(), **copy.deepcopy(self._written)}
-
-    @cached_property  # a config is frozen, and every save asks
-    def _written(self) -> dict[str, Any]:
         read = object.__getattribute__
         fields = config_fields(type(self)).items()
-        return {name: serialize.encode_field(info, read(self, name)) for name, info in fields}
+        # Not kept: a dict or list in a setting may be changed in place.
+        written = {name: serialize.encode_field(info, read(self, name)) for name, info in fields}
+        return {serialize.ALGORITHM_KEY: type(self)._algorithm_name(), **written}
 
     def to_json(self) -> str:
         """`to_dict` as text."""

@@ -277,15 +277,19 @@ class Network(ABC):
         """
         known = self._classes
         if not known or known[0] is not action_space or known[1] != kinds.num_registered:
-            known = self._classes = action_space, kinds.num_registered, {}
+            known = action_space, kinds.num_registered, {}
+            object.__setattr__(self, "_classes", known)  # an author's class may be a frozen dataclass
         classes: dict[Ops, type[Distribution]] = known[2]
         if ops not in classes:
             classes[ops] = distribution_class(action_space, ops)
         return classes[ops]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Any:
         # Classes with ops have no name that another process could import.
-        return {name: value for name, value in vars(self).items() if name != "_classes"}
+        state = super().__getstate__()
+        own, *slots = state if isinstance(state, tuple) else (state,)
+        own = {name: value for name, value in (own or {}).items() if name != "_classes"}
+        return (own, *slots) if slots else own
 
     def distribution(self, ops: Ops, outputs: Tensor) -> Distribution:
         """The action distributions for outputs of this network, of the class `distribution_class`.

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -370,16 +369,11 @@ def byte_scales(modules: MultiRLModule) -> dict[ModuleID, str]:
     return {module_id: rule for module_id, module in modules.items() if (rule := rule_of(module))}
 
 
-_rules: WeakKeyDictionary[RLModule, str | None] = WeakKeyDictionary()
-"""A module keeps its rule, and every save asks for it."""
-
-
 def rule_of(module: RLModule) -> str | None:
     """The rule of a module; None if it does not matter, as for a user's own module."""
-    if module not in _rules:
-        matters = module.network is not None and uint8_rules_differ(module.observation_space)
-        _rules[module] = str(module.model_config.get(UINT8_SCALE, RULE)) if matters else None
-    return _rules[module]
+    if module.network is None or not uint8_rules_differ(module.observation_space):
+        return None
+    return str(module.model_config.get(UINT8_SCALE, RULE))
 
 
 def check_byte_scales(
