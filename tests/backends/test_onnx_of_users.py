@@ -15,6 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from plugrad import Columns, RandomRLModule, RLModuleSpec
 from plugrad.errors import ConfigError
+from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.policy import Policy
 from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
 from plugrad_ppo import PPOConfig
@@ -35,8 +36,14 @@ def users(module_class: Any, backend: str) -> Policy:
     return algorithm.get_policy()
 
 
-def test_a_users_recurrent_module_is_exported_by_its_framework(backend: str, tmp_path: Path) -> None:
+def test_a_users_recurrent_module_is_exported_by_its_framework(
+    backend: str, backend_info: BackendInfo, tmp_path: Path
+) -> None:
     trained = users(import_module(f"lstm_of_{backend}").OwnLSTM, backend)
+    if "onnx" not in backend_info.capabilities:
+        with pytest.raises(ConfigError, match="cannot export a OwnLSTM to ONNX: it has no exporter"):
+            exported(trained, tmp_path)
+        return
     session = exported(trained, tmp_path, action_mask=True)
     state, fed_back = None, {name: np.zeros((7, 8), np.float32) for name in ("state_in.h", "state_in.c")}
     for n, observations in enumerate(sample(VECTOR, 20 * 7).reshape(20, 7, 3)):
@@ -51,19 +58,6 @@ def test_a_users_recurrent_module_is_exported_by_its_framework(backend: str, tmp
         for value, right in zip(after, (state["h"], state["c"]), strict=True):
             np.testing.assert_allclose(value, right, rtol=0, atol=1e-5)
         fed_back = dict(zip(fed_back, after, strict=True))
-
-
-def test_a_users_module_of_a_dict_is_exported_with_an_input_for_each_key(
-    backend: str, tmp_path: Path
-) -> None:
-    needs.backend(backend)
-    ours = MODULES[backend]()
-    space = Dict({"image": Box(0, 255, (4, 5), np.uint8), "room": Discrete(3, start=1)})
-    config = PPOConfig().rl_module(rl_module_spec=RLModuleSpec(module_class=ours))
-    trained = policy(space, Box(-9.0, 9.0, (2,)), config=config, backend=backend)
-    session = exported(trained, tmp_path)
-    observations = sample(space, 50)
-    assert_same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
 
 
 def _torch_module() -> Any:
@@ -104,6 +98,20 @@ def _tf2_module() -> Any:
 
 
 MODULES = {"torch": _torch_module, "tf2": _tf2_module}
+"""Of the backends that export modules of users."""
+
+
+@pytest.mark.parametrize("backend", [pytest.param(name, marks=needs.backends(name)) for name in MODULES])
+def test_a_users_module_of_a_dict_is_exported_with_an_input_for_each_key(
+    backend: str, tmp_path: Path
+) -> None:
+    ours = MODULES[backend]()
+    space = Dict({"image": Box(0, 255, (4, 5), np.uint8), "room": Discrete(3, start=1)})
+    config = PPOConfig().rl_module(rl_module_spec=RLModuleSpec(module_class=ours))
+    trained = policy(space, Box(-9.0, 9.0, (2,)), config=config, backend=backend)
+    session = exported(trained, tmp_path)
+    observations = sample(space, 50)
+    assert_same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
 
 
 class NumpyOwn(NumpyRLModule):
