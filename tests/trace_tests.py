@@ -24,8 +24,9 @@ import pytest
 from ran import RAN, read
 from tests_of import ROOT, SOURCES, TABLE, Table, functions_of
 
-CASES = 5
-"""How many cases of a test are traced at most."""
+SECONDS = 5.0
+"""As soon as the cases of a test took as long together, no other one is called."""
+_seconds: defaultdict[str, float] = defaultdict(float)
 CONTEXT = "PLUGRAD_TRACED_TEST"
 SETTINGS = """[run]
 core = ctrace
@@ -47,15 +48,15 @@ def pytest_collection() -> None:
     settings.load_profile("traced")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of many cases of a test, some from all parts of its list: the others hardly pass through anything else."""
-    cases = defaultdict[str, list[pytest.Item]](list)
-    for item in items:
-        cases[item.nodeid.partition("[")[0]].append(item)
-    kept = {item for each in cases.values() for item in each[:: -(-len(each) // CASES)]}
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call no more cases of a test that has taken long: they hardly pass through anything else."""
+    return True if _seconds[pyfuncitem.nodeid.partition("[")[0]] > SECONDS else None
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up what a test takes."""
+    _seconds[report.nodeid.partition("[")[0]] += report.duration
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

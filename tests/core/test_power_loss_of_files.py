@@ -78,3 +78,25 @@ def test_the_settings_of_a_run_that_has_begun_are_there_after_a_cut(tmp_path: Pa
         written = (root / "run" / name).read_bytes()
         found = {tree["run"].get(name) for tree in recorder.crash(len(recorder.log))}
         assert found == {written}, name
+
+
+def test_every_file_of_a_new_plugin_is_there_after_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "disk"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    with recorded(root) as recorder:
+        done = CliRunner().invoke(main, ["new-plugin", "sand", "--kind", "algorithm"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+    def names(tree: Tree, path: str = "") -> list[str]:
+        parts = (
+            names(each, f"{path}/{name}") if isinstance(each, dict) else [f"{path}/{name}"]
+            for name, each in tree.items()
+        )
+        return sorted(name for part in parts for name in part)
+
+    written = sorted(f"/{path.relative_to(root)}" for path in root.rglob("*") if path.is_file())
+    assert written
+    assert [*map(names, recorder.crash(len(recorder.log)))] == [written]
