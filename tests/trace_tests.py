@@ -55,8 +55,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add up what a test takes."""
-    _seconds[report.nodeid.partition("[")[0]] += report.duration
+    """Add up what the calls of a test take; not what is made for them: the first case is called in any case."""
+    if report.when == "call":
+        _seconds[report.nodeid.partition("[")[0]] += report.duration
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
