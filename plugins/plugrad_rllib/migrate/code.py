@@ -77,12 +77,13 @@ def expression_statement(line: cst.SimpleStatementLine) -> cst.Call | None:
 
 
 def name_of(node: cst.BaseExpression) -> str | None:
-    """`f` of `f` and of `module.f`, else None."""
+    """`f` of `f` and of `package.module.f`, else None."""
     if isinstance(node, cst.Name):
         return node.value
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
-        return node.attr.value
-    return None
+    inner = node
+    while isinstance(inner, cst.Attribute):
+        inner = inner.value
+    return node.attr.value if isinstance(node, cst.Attribute) and isinstance(inner, cst.Name) else None
 
 
 def name_of_method(call: cst.Call) -> str | None:

@@ -13,9 +13,9 @@ from plugrad.deprecation import hint_for
 from plugrad.importing.names import resolve_name
 from plugrad.model_config import MODEL_SETTINGS
 from plugrad.replay.settings import DEFAULTS as REPLAY_SETTINGS
-from plugrad_rllib.migrate import environments
+from plugrad_rllib.migrate import connectors, environments
 from plugrad_rllib.migrate.code import argument, as_one, code, expression_statement, name_of, string
-from plugrad_rllib.migrate.names import HAVE_RLLIB_DEFAULTS, HERE
+from plugrad_rllib.migrate.names import ALGORITHMS, HAVE_RLLIB_DEFAULTS, HERE
 from plugrad_rllib.migrate.program import Program
 from plugrad_rllib.migrate.settings import (
     GONE,
@@ -44,22 +44,24 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
     """
     if not isinstance(node, cst.Call):
         return node
-    name = program.imported.get(name_of(node.func) or "")
-    if name == "DefaultModelConfig":
-        return _model_config(program, node, line)
+    name = _name_of_rllib(program, node.func)
     if name == "get_trainable_cls":
         program.needed.add(("plugrad", "get_algorithm", "get_algorithm"))
         which = node.args[0].value
         plain = string(which)
         short = f'"{plain.lower()}"' if plain is not None else f"{as_one(which)}.lower()"
         return cst.parse_expression(f"get_algorithm({short})")
+    if name in ALGORITHMS and len(node.args) == 1 and not node.args[0].star:
+        return cst.parse_expression(f"{as_one(node.args[0].value)}.build_algo()")
+    if name is not None and name.endswith("Config"):
+        node = _without_algo_class(program, node, line)
     if name in HAVE_RLLIB_DEFAULTS and not node.args and isinstance(node.func, cst.Name):
         return cst.parse_expression(f"{program.own_config(node.func.value)}.rllib_defaults()")
     if not isinstance(node.func, cst.Attribute):
         return node
     method = node.func.attr.value
     if method == "get_default_config" and not node.args:
-        return node.with_changes(func=node.func.with_changes(attr=cst.Name("rllib_defaults")))
+        return _default_config(program, node, node.func, line)
     if method in ("build", "build_algo") and not node.args and _is_config(program, node.func.value):
         return node.with_changes(func=node.func.with_changes(attr=cst.Name("build_algo")))
     if method in SECTIONS and _is_config(program, node.func.value):
@@ -69,8 +71,53 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
     return node
 
 
-def _model_config(program: Program, call: cst.Call, line: int) -> cst.Call:
-    """`DefaultModelConfig(...)` as a dict of what built-in networks have."""
+def _name_of_rllib(program: Program, node: cst.BaseExpression) -> str | None:
+    """RLlib's name of what is called: imported, or `get_trainable_cls` of a module."""
+    name = name_of(node) or ""
+    if isinstance(node, cst.Attribute) and name == "get_trainable_cls":
+        return name
+    return program.imported.get(name)
+
+
+def _without_algo_class(program: Program, call: cst.Call, line: int) -> cst.Call:
+    """`PPOConfig(algo_class=PPO)` without its argument."""
+    given = argument(call, "algo_class", 0)
+    if given is None:
+        return call
+    if program.imported.get(name_of(given.value) or "") not in ALGORITHMS and code(given.value) != "None":
+        text = f"algo_class={code(given.value)} was deleted: what an iteration does is a Training of a plugin"
+        program.notes.add(line, text, "docs/write-an-algorithm.md")
+    return call.with_changes(args=[each for each in call.args if each is not given])
+
+
+def _default_config(program: Program, call: cst.Call, func: cst.Attribute, line: int) -> cst.BaseExpression:
+    """`PPO.get_default_config()` as the config of RLlib's defaults."""
+    name = name_of(func.value) or ""
+    config = ALGORITHMS.get(program.imported.get(name, ""))
+    if config is not None:
+        program.needed.add((*HERE[config], config))
+        defaults = ".rllib_defaults" if config in HAVE_RLLIB_DEFAULTS else ""
+        return cst.parse_expression(f"{program.own_config(config)}{defaults}()")
+    if name in program.config_parameters:  # a class of the file
+        text = (
+            f"{name}.get_default_config(): take the config's class itself, such as PPOConfig.rllib_defaults()"
+        )
+        program.notes.add(line, text)
+        return call
+    return call.with_changes(func=func.with_changes(attr=cst.Name("rllib_defaults")))
+
+
+def model_config(program: Program, call: cst.Call, line: int) -> cst.Call:
+    """`DefaultModelConfig(...)` as a dict of what built-in networks have.
+
+    Args:
+        program: what is known of the file.
+        call: the call.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place.
+    """
     kept = []
     for each in call.args:
         name = each.keyword.value if each.keyword is not None else None
@@ -95,8 +142,14 @@ def _is_config(program: Program, node: cst.BaseExpression) -> bool:
 def _section(program: Program, call: cst.Call, func: cst.Attribute, line: int) -> cst.BaseExpression:
     section = func.attr.value
     if section in NO_SECTIONS:
-        if section != "api_stack":
+        if section != "api_stack" or any(code(each.value) != "True" for each in call.args):
             program.notes.add(line, f".{section}(...) was deleted: {NO_SECTIONS[section]}")
+        for each in call.args if section == "experimental" else ():
+            hint = hint_for(each.keyword.value if each.keyword is not None else "")
+            if hint:
+                program.notes.add(
+                    line, f"experimental({code(each.keyword or each)}=...): {_plain_hint(hint)}"
+                )
         return func.value
     if section not in OURS and section != "resources":
         program.notes.add(line, f"there is no .{section}(...)")
@@ -137,18 +190,23 @@ def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tu
     name = arg.keyword.value
     if name == "learner_config_dict":
         return _own_settings(program, arg, line)
-    if name == "env_to_module_connector":
-        return _connectors(program, arg, line)
+    if name == connectors.OF_ENVIRONMENTS:
+        return [("env_runners", each) for each in connectors.env_runner_settings(program, arg, line)]
+    if name == "evaluation_config":
+        return [("evaluation", each) for each in connectors.of_evaluation(program, arg, line)]
     if name == "rollout_fragment_length" and string(arg.value) == "auto":
         return []  # it is the default
-    if name == "learner_connector" and "FrameStackingLearner" in program.of_rllib:
-        return []  # frames are stacked once, by the env runner
+    if name == connectors.OF_LEARNERS:
+        kept = connectors.without_frame_stacking(program, arg, line)
+        return [] if kept is None else _place(program, section, name, kept, line)
     if name in PER_LEARNER:
         arg = _of_all_learners(program, section, arg, line)
     elif name in HALVED:
         arg = _half(program, section, arg, line)
     elif name == "num_learners":
         _note_default_minibatch(program, arg, line)
+    elif name in ("model", "model_config", "model_config_dict"):
+        _note_own_model_settings(program, section, arg, line)
     elif name == "replay_buffer_config":
         arg = _replay_buffer(program, arg, line)
     return _place(program, section, name, arg, line)
@@ -159,7 +217,7 @@ def _place(program: Program, section: str, name: str, arg: cst.Arg, line: int) -
     if (section, name) in MOVED:
         target, here = MOVED[section, name]
         return [(target, arg.with_changes(keyword=cst.Name(here)))]
-    hint = hint_for(name).removeprefix(" Here: ").removesuffix(".")
+    hint = _plain_hint(hint_for(name))
     gone = GONE.get(name) or (hint.removeprefix(_DELETE) if hint.startswith(_DELETE) else None)
     if gone:
         program.notes.add(line, f"{section}({name}=...) was deleted: {gone}")
@@ -172,6 +230,10 @@ def _place(program: Program, section: str, name: str, arg: cst.Arg, line: int) -
     elif section in OURS and (section, name) not in _OLDER:
         program.notes.add(line, f"{section}({name}=...): plugrad has no such setting")
     return [(section, arg)]
+
+
+def _plain_hint(hint: str) -> str:
+    return hint.removeprefix(" Here: ").removesuffix(".")
 
 
 _OLDER = {("framework", "framework"), ("rl_module", "model_config_dict")}
@@ -236,6 +298,20 @@ def _note_default_minibatch(program: Program, arg: cst.Arg, line: int) -> None:
         program.notes.add(line, text)
 
 
+def _note_own_model_settings(program: Program, section: str, arg: cst.Arg, line: int) -> None:
+    """Note the settings in a dict that no built-in network has; a module class of the program's own may read them."""
+    pairs = arg.value.elements if isinstance(arg.value, cst.Dict) else ()
+    keys = [string(each.key) for each in pairs if isinstance(each, cst.DictElement)]
+    unknown = [key for key in keys if key is not None and key not in MODEL_SETTINGS]
+    if unknown:
+        assert arg.keyword is not None
+        text = (
+            f"{section}({arg.keyword.value}=...): built-in networks have no {', '.join(unknown)} and refuse it; a "
+            "module_class of your own gets it"
+        )
+        program.notes.add(line, text, "docs/networks.md")
+
+
 def _replay_buffer(program: Program, arg: cst.Arg, line: int) -> cst.Arg:
     """`replay_buffer_config={"type": "PrioritizedEpisodeReplayBuffer", ...}` with what plugrad's buffers have."""
     pairs = arg.value.elements if isinstance(arg.value, cst.Dict) else ()
@@ -286,28 +362,6 @@ def _own_settings(program: Program, arg: cst.Arg, line: int) -> list[tuple[str, 
         ("training", arg.with_changes(keyword=cst.Name(string(each.key) or code(each.key)), value=each.value))
         for each in pairs
     ]
-
-
-def _connectors(program: Program, arg: cst.Arg, line: int) -> list[tuple[str, cst.Arg]]:
-    """RLlib's connector pieces that are settings here; others are noted."""
-    pieces = program.of_rllib
-    found: list[tuple[str, cst.Arg]] = []
-    if "MeanStdFilter" in pieces:
-        found.append(_env_runner_setting(arg, "normalize_observations", "True"))
-    if "FrameStackingEnvToModule" in pieces:
-        found.append(_env_runner_setting(arg, "frame_stack", "4"))
-        program.notes.add(line, "frame_stack=4: is that the number of frames?", "docs/environments.md")
-    if not found and "FlattenObservations" not in pieces:
-        program.notes.add(
-            line,
-            "env_to_module_connector=... was deleted: use env_wrappers=[...]",
-            "docs/environments.md",
-        )
-    return found
-
-
-def _env_runner_setting(arg: cst.Arg, name: str, value: str) -> tuple[str, cst.Arg]:
-    return "env_runners", arg.with_changes(keyword=cst.Name(name), value=cst.parse_expression(value))
 
 
 def kept_result(program: Program, node: cst.SimpleStatementLine, line: int) -> cst.BaseStatement | None:
@@ -367,6 +421,20 @@ def assigned_setting(program: Program, node: cst.SimpleStatementLine, line: int)
 
 
 _EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+
+
+def own_setting_or(program: Program, call: cst.Call) -> cst.BaseExpression:
+    """`config.learner_config_dict.get("a", 0.5)` as `config.a`, or with a default where the program sets none."""
+    func = call.func
+    if not (isinstance(func, cst.Attribute) and func.attr.value == "get" and len(call.args) in (1, 2)):
+        return call
+    inner, key = func.value, string(call.args[0].value)
+    if not (isinstance(inner, cst.Attribute) and inner.attr.value == "learner_config_dict") or key is None:
+        return call
+    if key in program.own_settings:
+        return cst.Attribute(inner.value, cst.Name(key))
+    default = code(call.args[1].value) if len(call.args) == 2 else "None"
+    return cst.parse_expression(f'getattr({code(inner.value)}, "{key}", {default})')
 
 
 def own_setting(node: cst.Subscript) -> cst.BaseExpression:

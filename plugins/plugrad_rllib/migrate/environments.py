@@ -51,7 +51,8 @@ def unwrapped(program: Program, call: cst.Call) -> cst.BaseExpression:
     """
     if isinstance(call.func, cst.Attribute) and len(call.args) == 1 and code(call.func.value) == "self":
         spaces = SPACES_OF_AGENTS.get(call.func.attr.value)
-        if spaces is not None and "MultiAgentEnv" in program.of_rllib:
+        defines = call.func.attr.value in program.methods
+        if spaces is not None and not defines and "MultiAgentEnv" in program.of_rllib:
             return cst.parse_expression(f"self.{spaces}[{code(call.args[0].value)}]")
     name = program.imported.get(name_of(call.func) or "")
     if name in NOT_NEEDED and name.endswith("Env") and len(call.args) == 1:
@@ -94,18 +95,41 @@ def of_config(program: Program, call: cst.Call) -> cst.Call:
     env = argument(call, "env", 0)
     if env is None:
         return call
-    name = string(env.value)
-    value = env.value.visit(_Functions(program.environments))
-    if isinstance(value, cst.BaseExpression) and code(value) != code(env.value):
+    value = by_function(program, env.value)
+    if code(value) != code(env.value):
         return call.with_changes(args=[a.with_changes(value=value) if a is env else a for a in call.args])
     settings = argument(call, "env_config", 1)
-    if name is not None or settings is None or not isinstance(env.value, cst.Name):
+    if settings is None:
         return call
-    parameter = program.config_parameters.get(env.value.value, "config") or "config"
-    value = cst.parse_expression(f'{{"{parameter}": {code(settings.value)}}}')
+    value = as_keywords(program, env.value, settings.value)
     return call.with_changes(
         args=[each.with_changes(value=value) if each is settings else each for each in call.args]
     )
+
+
+def by_function(program: Program, env: cst.BaseExpression) -> cst.BaseExpression:
+    """An environment with the functions of registered names in place of these names."""
+    found = env.visit(_Functions(program.environments))
+    return found if isinstance(found, cst.BaseExpression) else env
+
+
+def as_keywords(
+    program: Program, env: cst.BaseExpression, settings: cst.BaseExpression
+) -> cst.BaseExpression:
+    """An environment's one dict of settings as its keyword arguments.
+
+    Args:
+        program: what is known of the file.
+        env: the environment.
+        settings: the dict that RLlib gives it.
+
+    Returns:
+        The dict of keyword arguments. That of a registered name or a Gymnasium id stays: its function takes keywords.
+    """
+    if not isinstance(env, cst.Name) or env.value in program.environments.values():
+        return settings
+    parameter = program.config_parameters.get(env.value, "config") or "config"
+    return cst.parse_expression(f'{{"{parameter}": {code(settings)}}}')
 
 
 class _Functions(cst.CSTTransformer):

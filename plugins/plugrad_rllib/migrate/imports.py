@@ -1,6 +1,7 @@
 """Imports of RLlib, and what only RLlib needs: decorators, mixins, `try_import_torch`, `ray.init`."""
 
-from collections import defaultdict
+import ast
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import libcst as cst
@@ -53,12 +54,39 @@ def _is_replaced(program: Program, module: str, alias: cst.ImportAlias, line: in
     elif name in INSTEAD:
         text, page = INSTEAD[name]
         program.notes.add(line, f"{name}: {text}", page)
-        return name == "MultiAgentEnv"
+        if name != "MultiAgentEnv":
+            return False
     elif name not in {*NOT_NEEDED, *REWRITTEN, *CONSTANTS}:
         if module != "ray.tune":
             program.notes.add(line, _UNKNOWN.format(name=name))
         return False
+    if name not in HERE:
+        program.removed[local] = (module, name, line)
     return True
+
+
+def restore(program: Program, text: str) -> bool:
+    """Keep the imports of RLlib's names that the new program still uses, and note where.
+
+    Args:
+        program: what is known of the file; what it still uses is `needed` afterwards.
+        text: the new program.
+
+    Returns:
+        Whether there are any.
+    """
+    used = Counter(
+        node.id
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Name) and node.id in program.removed
+    )
+    for local, number in used.items():
+        module, name, line = program.removed[local]
+        program.needed.add((module, name, local))
+        lines = program.uses.get(local, [])
+        for each in lines if len(lines) == number else [line]:  # the others were rewritten
+            program.notes.add(each, f"{name} of RLlib is used here, and was left: plugrad has no such name")
+    return bool(used)
 
 
 def _note_ray(program: Program, names: Sequence[cst.ImportAlias], line: int) -> None:

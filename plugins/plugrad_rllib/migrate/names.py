@@ -65,6 +65,11 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
 HAVE_RLLIB_DEFAULTS = frozenset(name.partition(":")[2] for name in DEFAULTS)
 """Configs with `rllib_defaults()`."""
 
+ALGORITHMS: Mapping[str, str] = MappingProxyType(
+    {name: f"{name}Config" for name in ("APPO", "BC", "CQL", "DQN", "IMPALA", "IQL", "MARWIL", "PPO", "SAC")}
+)
+"""`{RLlib's class of an algorithm: its config, which has the same name here}`."""
+
 NOT_NEEDED = frozenset(
     {
         "InferenceOnlyAPI",
@@ -82,6 +87,7 @@ NOT_NEEDED = frozenset(
 
 REWRITTEN = frozenset(
     {
+        *ALGORITHMS,
         "DefaultModelConfig",
         "FlattenObservations",
         "FrameStackingEnvToModule",

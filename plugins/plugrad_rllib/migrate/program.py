@@ -16,6 +16,9 @@ OF_RLLIB = re.compile(r"ray\.rllib(\.|$)|ray\.tune\.registry$|ray\.tune$")
 OWN_CODE = frozenset({"learner_class", "learner_config_dict", "learner_connector"})
 """Settings that name code of a program, or become it: `Algorithm.from_checkpoint` cannot build with them."""
 
+CONNECTORS = frozenset({"env_to_module_connector", "learner_connector"})
+"""Settings that are given by a function, which makes pieces."""
+
 RAY_PARTS = frozenset({"air", "train", "tune"})
 """Of Ray, which plugrad does without."""
 
@@ -37,6 +40,11 @@ class Program:
         ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
             `{"tune": "Tuner"}`.
         own_settings: `{setting of a learner_config_dict: default}`, as Python.
+        returned: `{function of the file: what it returns}`, of those that do nothing else.
+        only_connectors: functions of the file that are named nowhere but as connectors of environments or learners.
+        methods: names of methods of the file's classes.
+        uses: `{name: the lines that read it}`.
+        removed: `{name in the file: (module of RLlib, its name there, line)}`, of imports that were taken out.
         needed: `{(module, name, name in the file)}` to import.
         notes: what is left to do.
     """
@@ -52,6 +60,11 @@ class Program:
     algorithms: set[str] = field(default_factory=set)
     ray_calls: dict[str, str] = field(default_factory=dict)
     own_settings: dict[str, str] = field(default_factory=dict)
+    returned: dict[str, ast.expr] = field(default_factory=dict)
+    only_connectors: set[str] = field(default_factory=set)
+    methods: set[str] = field(default_factory=set)
+    uses: dict[str, list[int]] = field(default_factory=dict)
+    removed: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     needed: set[tuple[str, str, str]] = field(default_factory=set)
     notes: Notes = field(default_factory=Notes)
 
@@ -60,11 +73,14 @@ class Program:
         """The names of RLlib that the file imports; asked for once the file was read."""
         return frozenset(self.imported.values())
 
-    def means(self, node: ast.expr, name: str) -> bool:
-        """Whether an expression is this name of RLlib: imported, or an attribute such as `tune.register_env`."""
-        if isinstance(node, ast.Attribute):
-            return node.attr == name and isinstance(node.value, ast.Name)
-        return isinstance(node, ast.Name) and self.imported.get(node.id) == name
+    def name_of_rllib(self, node: ast.expr) -> str | None:
+        """What a name is called in RLlib: imported, or an attribute such as `tune.register_env`; else None."""
+        if isinstance(node, ast.Name):
+            return self.imported.get(node.id)
+        inner = node
+        while isinstance(inner, ast.Attribute):
+            inner = inner.value
+        return node.attr if isinstance(node, ast.Attribute) and isinstance(inner, ast.Name) else None
 
     def own_config(self, name: str) -> str:
         """The class that a config class's name stands for: one of the program's own where it has own settings."""
@@ -86,10 +102,14 @@ def read_program(tree: ast.AST) -> Program:
         if isinstance(node, ast.ImportFrom) and OF_RLLIB.match(node.module or ""):
             program.imported |= {alias.asname or alias.name: alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id in RAY_PARTS and node.attr != "register_env":
+            if node.value.id in RAY_PARTS and node.attr not in ("register_env", "registry"):
                 program.ray_calls.setdefault(node.value.id, node.attr)
         elif isinstance(node, ast.ClassDef):
             program.config_parameters[node.name] = _first_parameter(node)
+            program.methods |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            program.uses.setdefault(node.id, []).append(node.lineno)
+    _look_at_functions(program, tree, nodes)
     for node in nodes:
         if isinstance(node, ast.Call):
             _look_at_call(program, node)
@@ -100,6 +120,29 @@ def read_program(tree: ast.AST) -> Program:
     program.num_learners = _num_learners(nodes)
     _look_at_results(program, nodes)
     return program
+
+
+def _look_at_functions(program: Program, tree: ast.AST, nodes: Sequence[ast.AST]) -> None:
+    """Find the functions of the file that only return something, and those that only make connectors."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+            body = [each for each in node.body if not _is_docstring(each)]
+            if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
+                program.returned[node.name] = body[0].value
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            program.returned |= {
+                each.id: node.value.body for each in node.targets if isinstance(each, ast.Name)
+            }
+    given = [
+        node.value.id
+        for node in nodes
+        if isinstance(node, ast.keyword) and node.arg in CONNECTORS and isinstance(node.value, ast.Name)
+    ]
+    program.only_connectors = {name for name in given if given.count(name) == len(program.uses[name])}
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _num_learners(nodes: Sequence[ast.AST]) -> int | None:
@@ -164,7 +207,11 @@ def _first_parameter(node: ast.ClassDef) -> str | None:
 
 
 def _look_at_call(program: Program, node: ast.Call) -> None:
-    if program.means(node.func, "register_env") and node.args and isinstance(node.args[0], ast.Constant):
+    if (
+        program.name_of_rllib(node.func) == "register_env"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    ):
         name = str(node.args[0].value)
         program.environments[name] = "make_" + re.sub(r"\W+", "_", name)
     for keyword in node.keywords:
@@ -200,4 +247,4 @@ def _is_algorithm(program: Program, node: ast.expr) -> bool:
         return False
     if node.func.attr in ("build", "build_algo"):
         return _is_config(program, node.func.value)
-    return node.func.attr == "from_checkpoint" and program.means(node.func.value, "Algorithm")
+    return node.func.attr == "from_checkpoint" and program.name_of_rllib(node.func.value) == "Algorithm"

@@ -2,7 +2,7 @@
 
 import libcst as cst
 
-from plugrad_rllib.migrate.code import as_one, expression_statement, name_of, name_of_method, string
+from plugrad_rllib.migrate.code import as_one, code, expression_statement, name_of, name_of_method, string
 from plugrad_rllib.migrate.names import CONSTANTS
 from plugrad_rllib.migrate.program import Program
 
@@ -36,11 +36,13 @@ _OPTIONS = {
     "--num-learners": "0",
     "--num-env-runners": "0",
     "--stop-iters": "10",
+    "--stop-timesteps": "100000",
+    "--stop-reward": "0.0",
 }
 
 
 def constant(program: Program, node: cst.Name) -> cst.BaseExpression:
-    """RLlib's name of a metric as the string that it is here.
+    """RLlib's name of a metric as the string that it is here, and its class of model settings as `dict`.
 
     Args:
         program: what is known of the file.
@@ -50,6 +52,8 @@ def constant(program: Program, node: cst.Name) -> cst.BaseExpression:
         What takes its place.
     """
     name = program.imported.get(node.value, "")
+    if name == "DefaultModelConfig":
+        return cst.Name("dict")
     return cst.SimpleString(f'"{CONSTANTS[name]}"') if name in CONSTANTS else node
 
 
@@ -172,7 +176,7 @@ def example_helper(
     if isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call):
         name = program.imported.get(name_of(statement.value.func) or "")
         if name == "add_rllib_example_script_args":
-            return _parser(program, node, as_one(statement.targets[0].target))
+            return _parser(program, node, as_one(statement.targets[0].target), statement.value)
     call = expression_statement(node)
     value = statement.value if isinstance(statement, cst.Assign) else call
     if not isinstance(value, cst.Call):
@@ -187,16 +191,31 @@ def example_helper(
         '    print(results["num_env_steps_sampled_lifetime"], results.get("env_runners/episode_return_mean"))\n'
         "algorithm.stop()\n"
     )
+    given = ", ".join(code(each).rstrip(",") for each in value.args[2:])
+    if given:
+        said = (
+            f"run_rllib_example_script_experiment({given}): the loop ends after --stop-iters iterations alone"
+        )
+        program.notes.add(line, said, "docs/tune.md")
+    if isinstance(statement, cst.Assign):
+        text += "".join(f"{code(each.target)} = results\n" for each in statement.targets)
+        program.notes.add(
+            line,
+            f"{code(statement.targets[0].target)}: the last results, no grid of Ray Tune's",
+            "docs/tune.md",
+        )
     return _statements(text, node)
 
 
 def _parser(
-    program: Program, node: cst.SimpleStatementLine, target: str
+    program: Program, node: cst.SimpleStatementLine, target: str, call: cst.Call
 ) -> cst.FlattenSentinel[cst.BaseStatement]:
     program.needed.add(("argparse", "ArgumentParser", "ArgumentParser"))
     lines = [f"{target} = ArgumentParser()\n"]
+    given = {each.keyword.value: code(each.value) for each in call.args if each.keyword is not None}
     for option, default in _OPTIONS.items():
-        kind = ", type=int" if default.isdigit() else ""
+        kind = {"0.0": ", type=float"}.get(default, ", type=int" if default.isdigit() else "")
+        default = given.get(f"default_{option.removeprefix('--stop-')}", default)
         lines.append(f'{target}.add_argument("{option}", default={default}{kind})\n')
     return _statements("".join(lines), node)
 

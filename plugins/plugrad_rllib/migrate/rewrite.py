@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from plugrad_rllib.migrate import algorithms, configs, environments, imports, results
-from plugrad_rllib.migrate.code import in_parentheses, without_parentheses
+from plugrad_rllib.migrate import algorithms, configs, connectors, environments, imports, results
+from plugrad_rllib.migrate.code import in_parentheses, name_of, without_parentheses
 from plugrad_rllib.migrate.names import PARTS_OF_MODULES
 from plugrad_rllib.migrate.notes import Note
 from plugrad_rllib.migrate.program import Program, read_program
@@ -49,7 +49,8 @@ def migrate(source: str) -> tuple[str, list[Note]]:
     try:
         module = MetadataWrapper(cst.parse_module(source)).visit(_Rewriter(program))
         text = imports.add(module, program).code
-        ast.parse(text)
+        if imports.restore(program, text):
+            text = imports.add(module, program).code
     except (SyntaxError, cst.ParserSyntaxError) as error:
         found = error.msg if isinstance(error, SyntaxError) else error.message
         return source, [Note(1, _NO_PROGRAM.format(found=found))]
@@ -105,6 +106,13 @@ class _Rewriter(cst.CSTTransformer):
         """Take out RLlib's mixins; see libcst."""
         return imports.without_bases(self.program, updated_node)
 
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> "cst.FunctionDef | RemovalSentinel":
+        """Take out functions that only made connectors; see libcst."""
+        is_gone = connectors.is_replaced(self.program, original_node.name.value)
+        return cst.RemoveFromParent() if is_gone else updated_node
+
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> "BaseExpression":
         """Replace names of metrics; see libcst."""
         found = results.constant(self.program, without_parentheses(updated_node))
@@ -141,7 +149,12 @@ class _Rewriter(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> "BaseExpression":
         """Rewrite configs, algorithms and environments; see libcst."""
         line = self.line(original_node)
-        found = environments.unwrapped(self.program, without_parentheses(updated_node))
+        call = without_parentheses(updated_node)
+        if self.program.imported.get(name_of(original_node.func) or "") == "DefaultModelConfig":
+            return in_parentheses(configs.model_config(self.program, call, line), updated_node)
+        found = environments.unwrapped(self.program, call)
+        if isinstance(found, cst.Call):
+            found = configs.own_setting_or(self.program, found)
         found = results.read(self.program, algorithms.rewrite(self.program, found), line)
         return in_parentheses(configs.rewrite(self.program, found, line), updated_node)
 
@@ -153,6 +166,7 @@ class _Rewriter(cst.CSTTransformer):
             return updated_node
         line = self.line(original_node)
         for rewriting in (
+            connectors.without_function,
             environments.as_function,
             imports.framework_import,
             imports.ray_call,

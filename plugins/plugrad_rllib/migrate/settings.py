@@ -71,10 +71,11 @@ REPLAY_BUFFERS: Mapping[str, str] = MappingProxyType(
 
 GONE: Mapping[str, str] = MappingProxyType(
     {
+        "create_env_on_local_worker": "this process makes an environment where it needs one",
+        "create_local_env_runner": "this process samples where there are no env runners",
         "batch_mode": "whole and cut episodes are both used",
         "disable_env_checking": "environments are checked when they answer",
         "env_runner_cls": "plugrad samples agents alone and together with its own",
-        "evaluation_config": "evaluation acts without exploration",
         "evaluation_force_reset_envs_before_iteration": "evaluation has environments of its own",
         "evaluation_num_env_runners": "evaluation runs in this process",
         "evaluation_parallel_to_training": "evaluation runs between updates",
