@@ -32,6 +32,9 @@ class RLlibAgents(AgentEnv):
         of_agents = getattr(self.env, f"{kind}s", None)
         if of_agents is not None:
             return of_agents[agent]  # type: ignore[no-any-return]
+        by_method = getattr(self.env, f"get_{kind}", None)
+        if callable(by_method):
+            return by_method(agent)  # type: ignore[no-any-return]
         common = getattr(self.env, kind, None)
         return named_parts(common).get(agent, common)  # type: ignore[arg-type]
 

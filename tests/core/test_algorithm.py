@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from plugrad import hookimpl
+from plugrad.algorithm import Algorithm
 from plugrad.cli import main
 from plugrad.errors import ConfigError, LearnerGroupDeadError, RestoreMismatchError
 from plugrad.training import OnPolicyTraining
@@ -256,15 +257,45 @@ def test_what_cannot_be_saved_is_a_warning_when_it_is_built(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         named.build_algo().stop()
-    unnamed = {
-        "env": config.environment(lambda: gym.make("CartPole-v1")),
-        "learner_connector": named.learners(learner_connector=lambda observation_space, action_space: []),
-    }
-    for setting, some in unnamed.items():
-        with pytest.warns(UserWarning, match=f"^{setting} cannot be written: .*save_to_path raises") as said:
-            algorithm = some.build_algo()
-        assert [each.filename for each in said] == [__file__]
-        algorithm.train()
-        with pytest.raises(ConfigError, match=f"{setting} cannot be written"):
-            algorithm.save_to_path(tmp_path / "saved")
-        algorithm.stop()
+
+    class Local(gym.Wrapper):
+        """Nothing more, and no name that another process can import."""
+
+    with pytest.warns(
+        UserWarning, match=r"^env_wrappers\[0\] cannot be written: .*save_to_path raises"
+    ) as said:
+        algorithm = named.env_runners(env_wrappers=[Local]).build_algo()
+    assert [each.filename for each in said] == [__file__]
+    algorithm.train()
+    with pytest.raises(ConfigError, match=r"env_wrappers\[0\] cannot be written"):
+        algorithm.save_to_path(tmp_path / "saved")
+    algorithm.stop()
+
+
+def test_functions_without_a_name_are_saved_as_what_they_are_called_and_given_anew(tmp_path):
+    """Such as lambdas and classes of a function: a checkpoint imports no code, so it needs none of their names."""
+    config = (
+        PPOConfig()
+        .environment(lambda: gym.make("CartPole-v1"))
+        .framework("numpy")
+        .learners(learner_connector=lambda observation_space, action_space: [])
+        .training(train_batch_size=16, minibatch_size=None, num_epochs=1)
+        .rl_module(model_config={"fcnet_hiddens": [2]})
+        .debugging(seed=1)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        algorithm = config.build_algo()
+    algorithm.train()
+    path = algorithm.save_to_path(tmp_path / "saved")
+    with pytest.raises(ConfigError, match=r"env of this checkpoint is .*<lambda>.*: give env= to Algorithm"):
+        Algorithm.from_checkpoint(path)
+    again = config.build_algo()
+    again.restore_from_path(path)
+    one, other = (each.train()["learners"]["default_policy"] for each in (algorithm, again))
+    assert one == other
+    algorithm.stop(), again.stop()
+    with pytest.raises(
+        ConfigError, match="env cannot be written"
+    ):  # whoever reads a document has nothing to give
+        config.to_json()

@@ -10,8 +10,11 @@ import pytest
 from learning import digest
 from two_agents import BOTH, SPACES, AlikeLamps, Lamps
 
+from plugrad import Learner
 from plugrad.algorithm import Algorithm
 from plugrad.checkpoint import load_checkpoint
+from plugrad.errors import ConfigError
+from plugrad.sampling.multi_agent.copies import make_multi_agent
 from plugrad_ppo import PPOConfig
 
 Build = Callable[..., Algorithm]
@@ -112,3 +115,33 @@ def test_a_killed_process_of_many_agents_is_replaced_and_no_step_counts_twice(bu
         assert results["env_runners/num_env_steps_sampled"] == 24
         assert results["num_env_steps_sampled_lifetime"] == 24 * n
     assert results["env_runners/num_module_steps_sampled/past"] > 0
+
+
+def test_a_rule_and_an_environment_without_names_are_saved_and_given_anew(tmp_path: Path) -> None:
+    """RLlib's programs map agents by a lambda, and `make_multi_agent` makes a class inside of a function."""
+    copies = make_multi_agent("CartPole-v1")
+    config = (
+        PPOConfig()
+        .framework("numpy")
+        .environment(copies, env_config={"config": {"num_agents": 2}})
+        .multi_agent(policies=["p0", "p1"], agent_to_module=lambda agent, episode, **kwargs: f"p{agent}")
+        .rl_module(model_config={"fcnet_hiddens": [2]})
+        .env_runners(num_envs_per_env_runner=1)
+        .training(train_batch_size=8, minibatch_size=None, num_epochs=1)
+        .debugging(seed=3)
+    )
+    algorithm = config.build_algo()
+    algorithm.train()
+    path = algorithm.save_to_path(tmp_path / "saved")
+    weights = digest(algorithm.learner_group.get_weights())
+    algorithm.stop()
+    with pytest.raises(
+        ConfigError, match=r"agent_to_module of this checkpoint is .*<lambda>.*give agent_to_module="
+    ):
+        Algorithm.from_checkpoint(path, env=copies)
+    again = Algorithm.from_checkpoint(path, env=copies, agent_to_module=lambda agent: f"p{agent}")
+    assert digest(again.learner_group.get_weights()) == weights
+    again.train()
+    again.stop()
+    alone = Learner.from_checkpoint(path)
+    assert digest(alone.get_weights()) == weights

@@ -131,7 +131,8 @@ def _importable(info: FieldInfo, value: Any) -> Any:
             f'{info.name} must be a class or function, or its name "package.module:Name", got {value!r}{hint}',
             field=info.name,
         )
-    # Objects without an importable name (a local class, a lambda) work in this process; `to_dict` refuses them.
+    # Objects without an importable name (a local class, a lambda) work in this process, and are saved as what they are
+    # called; `to_dict` refuses them.
     return importable_name(value) or value
 
 

@@ -72,6 +72,15 @@ def name_to_save(value: Any) -> str | None:
     return f"__main__:{qualname}" if is_of_sender else importable_name(value)
 
 
+def name_of_unnamed(value: Any) -> str:
+    """What a class or function is called that cannot be imported: "module:<lambda>", which nobody can import."""
+    module, qualname = (getattr(value, f"__{part}__", None) for part in ("module", "qualname"))
+    named = (
+        qualname if isinstance(qualname, str) and "<" in qualname else f"<{qualname or type(value).__name__}>"
+    )
+    return f"{module if isinstance(module, str) else type(value).__module__}:{named}"
+
+
 def _name_of_variable(value: FunctionType) -> str | None:
     """The name of a variable of an imported module; of several the one in an installed package, and the shortest."""
     if value not in _variables:
@@ -128,12 +137,12 @@ def in_main_by_value(value: Any, *, where: str) -> Any:
         where: the setting that has it, for the error.
 
     Returns:
-        The value with objects in place of names `"__main__:Name"`.
+        The value with objects in place of names `"__main__:Name"`; a name with "<" is of none (`name_of_unnamed`).
 
     Raises:
         ConfigError: `__main__` has no such attribute.
     """
-    if isinstance(value, str) and value.startswith("__main__:"):
+    if isinstance(value, str) and value.startswith("__main__:") and "<" not in value:
         return resolve_name(value, where=where)
     if type(value) in (list, tuple):
         return type(value)(in_main_by_value(each, where=where) for each in value)

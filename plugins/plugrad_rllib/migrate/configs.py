@@ -62,6 +62,8 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
     method = node.func.attr.value
     if method == "get_default_config" and not node.args:
         return _default_config(program, node, node.func, line)
+    if method == "overrides" and _is_config(program, node.func.value):
+        return node.with_changes(func=cst.Name("dict"))
     if method in ("build", "build_algo") and not node.args and _is_config(program, node.func.value):
         return node.with_changes(func=node.func.with_changes(attr=cst.Name("build_algo")))
     if method in SECTIONS and _is_config(program, node.func.value):

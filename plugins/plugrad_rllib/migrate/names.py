@@ -183,3 +183,6 @@ SPACES_OF_AGENTS: Mapping[str, str] = MappingProxyType(
 
 PARTS_OF_MODULES = frozenset({"actor_encoder", "critic_encoder"})
 """Parts of RLlib's default modules."""
+
+OF_ENV_CONTEXTS = frozenset({"vector_index", "worker_index"})
+"""Numbers that RLlib's `EnvContext` has of an environment."""

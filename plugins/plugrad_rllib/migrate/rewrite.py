@@ -8,7 +8,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from plugrad_rllib.migrate import algorithms, configs, connectors, environments, imports, results
 from plugrad_rllib.migrate.code import in_parentheses, name_of, without_parentheses
-from plugrad_rllib.migrate.names import PARTS_OF_MODULES
+from plugrad_rllib.migrate.names import OF_ENV_CONTEXTS, PARTS_OF_MODULES
 from plugrad_rllib.migrate.notes import Note
 from plugrad_rllib.migrate.program import Program, read_program
 
@@ -138,6 +138,12 @@ class _Rewriter(cst.CSTTransformer):
     def visit_Attribute(self, node: cst.Attribute) -> None:
         """Note parts of RLlib's default modules, and of its algorithms; see libcst."""
         algorithms.note(self.program, node, self.line(node))
+        if node.attr.value in OF_ENV_CONTEXTS:
+            text = (
+                f".{node.attr.value}: env_config is a dict, which numbers no environments: let each simulator take "
+                "a free port (bind it to port 0) and a temporary folder of its own"
+            )
+            self.program.notes.add(self.line(node), text, "docs/your-simulator.md")
         if node.attr.value in PARTS_OF_MODULES:
             text = f".{node.attr.value}: built-in modules have no such part; take parameters by name"
             self.program.notes.add(self.line(node), text, "docs/networks.md")
