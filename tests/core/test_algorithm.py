@@ -197,7 +197,9 @@ def test_a_training_that_keeps_nothing_refuses_what_another_kept():
         ),
         (96, 8, None, 96, None),
         (3, 8, None, 8, "an update is on 8 environment steps: 1 in each of 8"),
-        (96, 8, 5, 40, "an update is on 40 environment steps: 5 in each of 8 .*rollout_fragment_length"),
+        (96, 8, 5, 120, "on 120 environment steps: 3 times 5 in each of 8 .*rollout_fragment_length"),
+        (96, 8, 6, 96, None),
+        (96, 8, 20, 160, "on 160 environment steps: 20 in each of 8 .*rollout_fragment_length"),
     ],
 )
 def test_an_update_is_on_at_least_train_batch_size_steps_and_other_numbers_are_said_once(

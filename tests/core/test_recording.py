@@ -215,7 +215,7 @@ def test_the_commands_record_a_training_from_its_beginning_or_from_a_run(tmp_pat
     run, data, more = tmp_path / "run", tmp_path / "data", tmp_path / "more"
     plugrad(
         "train", "ppo", "CartPole-v1", "--backend", "numpy", "--rl_module.model_config", "{fcnet_hiddens = [2]}",
-        "--env_runners.rollout_fragment_length", 16, "--training.num_epochs", 1,
+        "--training.train_batch_size", 128, "--training.num_epochs", 1,
         "--offline_data.output", data, "--stop-timesteps", 512, "--out", run, "-q",
     )  # fmt: skip
     recorded = load_episodes(str(data)).episodes

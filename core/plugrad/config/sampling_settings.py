@@ -257,8 +257,9 @@ class SamplingSettings(FluentConfig):
             sample_async (bool): request the next sample before learning from the last, so that both overlap. Samples
                 then come from the weights before the last update. For off-policy algorithms with `num_env_runners`.
                 Default: `False`.
-            rollout_fragment_length (int): steps of each environment per sample. None: `train_batch_size` divided among
-                all environments, rounded up. Default: `None`.
+            rollout_fragment_length (int): steps of each environment per sample; PPO samples until it has
+                `train_batch_size` steps. None: `train_batch_size` divided among all environments, rounded up.
+                Default: `None`.
             vectorization_mode (str): "sync" steps single environments in turn; "async" steps them in worker processes,
                 with the same episodes; "vector_entry_point" uses the environment's own vectorized version; "envpool"
                 uses the package of that name. Default: `"sync"`.

@@ -91,14 +91,20 @@ def num_environments(config: Config) -> int:
     return max(1, config.num_env_runners) * config.num_envs_per_env_runner
 
 
+def samples_per_batch(config: Config) -> int:
+    """Samples of all environments that together have at least `train_batch_size` steps: 1, or as many as it takes."""
+    return -(-config.train_batch_size // (num_environments(config) * steps_per_env(config)))
+
+
 def warn_of_another_batch_size(config: Config) -> None:
-    """Log that a sample of all environments does not have `train_batch_size` steps, if that is so."""
-    environments, steps = num_environments(config), steps_per_env(config)
-    if environments * steps != config.train_batch_size:
+    """Log that a batch of whole samples does not have `train_batch_size` steps, if that is so."""
+    environments, steps, samples = num_environments(config), steps_per_env(config), samples_per_batch(config)
+    if environments * steps * samples != config.train_batch_size:
         _log.warning(
-            "train_batch_size=%d, and an update is on %d environment steps: %d in each of %d environments%s",
+            "train_batch_size=%d, and an update is on %d environment steps: %s%d in each of %d environments%s",
             config.train_batch_size,
-            environments * steps,
+            environments * steps * samples,
+            "" if samples == 1 else f"{samples} times ",
             steps,
             environments,
             "" if config.rollout_fragment_length is None else ", as rollout_fragment_length says",

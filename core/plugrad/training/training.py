@@ -1,11 +1,13 @@
 """`Training`: what `Algorithm.train()` does, and what is kept between calls; `OnPolicyTraining`, the simplest one."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.sampling.vectorization import warn_of_another_batch_size
+from plugrad.results import flatten
+from plugrad.sampling.vectorization import samples_per_batch, warn_of_another_batch_size
 from plugrad.types import ModuleID
 
 ModuleResults = Mapping[ModuleID, Mapping[str, Any]]
@@ -89,8 +91,8 @@ class Training(ABC):
 class OnPolicyTraining(Training):
     """Samples one batch with the current policy, updates once on it, and discards it.
 
-    A batch is one sample of all environments. If it does not have `train_batch_size` steps, the first training step
-    logs both numbers.
+    A batch is as many samples of all environments as it takes for `train_batch_size` steps, as in RLlib: one, unless
+    `rollout_fragment_length` is shorter. If it has more steps, the first training step logs both numbers.
 
     Args:
         algorithm: see `Training`.
@@ -99,11 +101,35 @@ class OnPolicyTraining(Training):
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
         self._has_said_how_many = False
+        self._has_sampled = False
+        self._earlier: Counter[str] = Counter()
 
     def training_step(self) -> ModuleResults:
         """See `Training`."""
         if not self._has_said_how_many:
             self._has_said_how_many = True
             warn_of_another_batch_size(self.config)
-        results: ModuleResults = self.algorithm.update(episodes=self.algorithm.sample())
+        samples = [self._sample() for _ in range(samples_per_batch(self.config))]
+        results: ModuleResults = self.algorithm.update(
+            episodes=[each for sample in samples for each in sample]
+        )
         return results
+
+    def get_metrics(self) -> Mapping[str, float]:
+        """See `Training`: the counts of all samples of an iteration; an env runner's are of its last one."""
+        self._has_sampled = False
+        earlier, self._earlier = self._earlier, Counter()
+        if not earlier:
+            return {}
+        return {f"env_runners/{name}": number for name, number in (earlier + self._counts()).items()}
+
+    def _sample(self) -> list[Any]:
+        if self._has_sampled:
+            self._earlier += self._counts()
+        self._has_sampled = True
+        episodes: list[Any] = self.algorithm.sample()
+        return episodes
+
+    def _counts(self) -> Counter[str]:
+        metrics = flatten(self.algorithm.env_runner.get_metrics())
+        return Counter({name: number for name, number in metrics.items() if name.startswith("num_")})
