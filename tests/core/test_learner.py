@@ -228,6 +228,21 @@ def test_the_config_cuts_where_the_call_says_nothing_and_shuffles_every_pass_ane
     assert list(learner.rows[0][P]) == list(range(8))
 
 
+def test_a_call_may_ask_for_the_whole_batch_where_the_config_has_minibatches():
+    """RLlib's `minibatch_size=None`; here None is the config's."""
+    learner = value_config(learner_class=Counting, hiddens=(), minibatch_size=4).build_learner()
+    learner.update(numbered(9), minibatch_size="whole", num_epochs=2)
+    assert [list(each[P]) for each in learner.rows] == [list(range(9))] * 2
+    group = value_config(hiddens=(), minibatch_size=4).build_learner_group()
+    (one,) = group.update(numbered(9), minibatch_size="whole", num_epochs=1)
+    other = value_config(hiddens=(), minibatch_size=None).build_learner().update(numbered(9), num_epochs=1)
+    assert one[P]["total_loss"] == other[P]["total_loss"]
+    with pytest.raises(
+        ConfigError, match=r"minibatch_size='hole': .*at least 1 or \"whole\", the whole batch"
+    ):
+        learner.update(numbered(9), minibatch_size="hole")
+
+
 def test_losses_and_metrics_are_means_over_the_minibatches():
     class Reporting(ValueLearner):
         def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):

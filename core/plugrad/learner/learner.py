@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import wraps
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Never, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, Never, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -484,7 +484,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         *,
         episodes: Sequence[Any] | None = None,
         timesteps: Mapping[str, int] | None = None,
-        minibatch_size: int | None = None,
+        minibatch_size: int | Literal["whole"] | None = None,
         num_epochs: int | None = None,
         shuffle_batch_per_epoch: bool | None = None,
         num_total_minibatches: int = 0,
@@ -498,8 +498,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             episodes: `SingleAgentEpisode`s or `MultiAgentEpisode`s instead of a batch; the learner connectors make a
                 batch from them.
             timesteps: `{"num_env_steps_sampled_lifetime": n}` moves schedules to timestep n; None: they stay.
-            minibatch_size: rows (for sequences: steps) per module and minibatch. None: as the config says, where None
-                means the whole batch.
+            minibatch_size: rows (for sequences: steps) per module and minibatch; "whole": the whole batch at once. None:
+                as the config says, where None means the whole batch.
             num_epochs: passes over the batch; None: as the config says.
             shuffle_batch_per_epoch: whether each pass has a new order; None: as the config says.
             num_total_minibatches: if above 0, exactly this many minibatches, instead of `num_epochs` passes; rounded

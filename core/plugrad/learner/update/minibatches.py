@@ -52,7 +52,8 @@ class MinibatchSpec:
         for name, least in (("minibatch_size", 1), ("num_epochs", 1), ("num_total_minibatches", 0)):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | np.integer) and value >= least):
-                raise ConfigError(f"{name}={value!r}: must be a whole number and at least {least}")
+                or_whole = ' or "whole", the whole batch' if name == "minibatch_size" else ""
+                raise ConfigError(f"{name}={value!r}: must be a whole number and at least {least}{or_whole}")
 
 
 def prepare_batch(

@@ -6,7 +6,7 @@ from functools import partial
 from math import isfinite
 from numbers import Real
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plugrad import batch as batches
 from plugrad.batch.checks import BatchChecks
@@ -56,6 +56,9 @@ from plugrad.types import ALL_MODULES, GRADIENT_STEPS, TOTAL_LOSS_KEY, Array, Mo
 if TYPE_CHECKING:
     from plugrad.learner.learner import Learner
 
+WHOLE: Final = "whole"
+"""The `minibatch_size` of an update on its whole batch at once, where the config has another."""
+
 STEP_HOOKS = {"update", "differentiate", "compute_gradients", "postprocess_gradients", "apply_gradients"}
 """Where none of these is an author's, a gradient step changes the modules of its minibatch alone."""
 
@@ -86,7 +89,11 @@ class UpdateRun:
         )
 
     def minibatch_spec(
-        self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
+        self,
+        minibatch_size: int | Literal["whole"] | None,
+        num_epochs: int | None,
+        shuffle: bool | None,
+        total: int,
     ) -> MinibatchSpec:
         """The arguments of one call, with the config's settings where they are None.
 
@@ -105,6 +112,8 @@ class UpdateRun:
             "shuffle": shuffle,
         }
         changed = {name: value for name, value in given.items() if value is not None}
+        if minibatch_size == WHOLE:
+            changed["minibatch_size"] = None
         if total:
             changed["num_total_minibatches"] = total
         return replace(self._minibatches, **changed) if changed else self._minibatches
