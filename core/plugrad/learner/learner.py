@@ -498,8 +498,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             episodes: `SingleAgentEpisode`s or `MultiAgentEpisode`s instead of a batch; the learner connectors make a
                 batch from them.
             timesteps: `{"num_env_steps_sampled_lifetime": n}` moves schedules to timestep n; None: they stay.
-            minibatch_size: rows (for sequences: steps) per module and minibatch; "whole": the whole batch at once. None:
-                as the config says, where None means the whole batch.
+            minibatch_size: rows (for sequences: steps) per module and minibatch; "whole": the whole batch at once.
+                None: as the config says, where None means the whole batch.
             num_epochs: passes over the batch; None: as the config says.
             shuffle_batch_per_epoch: whether each pass has a new order; None: as the config says.
             num_total_minibatches: if above 0, exactly this many minibatches, instead of `num_epochs` passes; rounded
