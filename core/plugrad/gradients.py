@@ -151,6 +151,13 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
     def __len__(self) -> int:
         return len(self._owner)
 
+    def copy(self) -> dict[ParamRef, Tensor]:
+        """The gradients as a plain dict."""
+        return dict(self)
+
+    def __or__(self, other: Mapping[ParamRef, Tensor]) -> dict[ParamRef, Tensor]:
+        return {**self, **other}
+
     def flat(self, layout: Layout) -> Tensor:
         """The flat gradient [size] of one optimizer, with all replaced entries."""
         if layout in self._edited:

@@ -6,6 +6,7 @@ step it is a number or an array, and is reported unchanged.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ from plugrad.types import ALL_MODULES, Array, ModuleID, Tensor
 
 SEPARATOR = "\n"
 """Between module id and key in the flat names of a program's metrics; no module id contains it."""
+
+
+_REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {"sum": add, "min": np.minimum, "max": np.maximum}
+"""What becomes of two values that are logged for one key."""
 
 
 class Metrics:
@@ -76,19 +81,30 @@ class Metrics:
         Args:
             key: `(module_id, name)`, or a name of `ALL_MODULES`.
             value: as in `register`.
-            reduce: "mean" or None: results are means over the minibatches.
+            reduce: "mean" or None: inside a step the mean over the minibatches. "sum", "min" and "max" are those of all
+                values that one update gets for the key outside of its steps, such as in `after_gradient_based_update`.
             window: ignored: each update has its own results.
 
         Raises:
-            LossError: `reduce` is anything else, or the value is not a scalar inside a step.
+            LossError: `reduce` is anything else, or another than "mean" inside a step, where a value is not a scalar.
         """
-        if reduce not in ("mean", None):
-            raise LossError(
-                f"metric {key!r}: reduce={reduce!r}, but results are means over the minibatches: leave reduce out, or "
-                "keep what else you need yourself and report it in after_gradient_based_update"
-            )
         module_id, *names = (ALL_MODULES, key) if isinstance(key, str) else key
-        self.register(module_id, "/".join(names), value)
+        name = "/".join(names)
+        if reduce in (None, "mean"):
+            self.register(module_id, name, value)
+            return
+        if reduce not in _REDUCTIONS or self.is_in_step:
+            found = f"metric {key!r}: reduce={reduce!r}"
+            reason = (
+                "inside a step results are means over the minibatches" if self.is_in_step else "RLlib's alone"
+            )
+            raise LossError(
+                f"{found}: {reason}. Leave reduce out, or report it in after_gradient_based_update, where there "
+                f"are also {', '.join(map(repr, _REDUCTIONS))}.{did_you_mean(reduce, _REDUCTIONS)}"
+            )
+        before = (self.results if self._is_updating else self._ahead).get(module_id, {}).get(name)
+        plain = self._plain(value)
+        self.register(module_id, name, plain if before is None else _REDUCTIONS[reduce](before, plain))
 
     def log_dict(self, values: Mapping[str, Any], *, key: str = ALL_MODULES, **how: Any) -> None:
         """Call `log_value((key, name), value, **how)` for each of several values.

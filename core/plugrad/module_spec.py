@@ -1,11 +1,12 @@
 """Specs of modules: what a backend builds a module from, as plain data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import gymnasium as gym
 
+from plugrad.deprecation import hint_for
 from plugrad.errors import ConfigError
 from plugrad.model_config import MODEL_CONFIG as MODEL_CONFIG
 from plugrad.model_config import complete_model_config
@@ -25,6 +26,7 @@ class RLModuleSpec:
         model_config: settings of the network. A built-in network has the keys and defaults of
             `plugrad.model_config.MODEL_SETTINGS`; a `module_class` gets the dict unchanged.
         inference_only: build without what only training needs (the value network).
+        load_state_path: RLlib's; refused: a spec is part of checkpoints, which read no other file.
     """
 
     module_class: Any = None
@@ -32,6 +34,38 @@ class RLModuleSpec:
     action_space: gym.Space[Any] | None = None
     model_config: Mapping[str, Any] = field(default_factory=dict)
     inference_only: bool = False
+    load_state_path: InitVar[Any] = None
+
+    def __post_init__(self, load_state_path: Any) -> None:
+        if load_state_path is not None:
+            raise ConfigError(f"RLModuleSpec has no load_state_path.{hint_for('load_state_path')}")
+
+    @classmethod
+    def from_module(cls, module: Any) -> "RLModuleSpec":
+        """The spec that a module was built from, for another one like it.
+
+        Args:
+            module: an RLModule: a built-in network, or of your own class.
+
+        Returns:
+            A spec with its class, spaces and `model_config`; not its weights.
+
+        Raises:
+            ConfigError: it was made of a model (`torch.nn.Module`, Keras, flax), whose class it does not know.
+        """
+        is_network = getattr(module, "network", None) is not None
+        if not is_network and type(module).__module__.startswith("plugrad_"):
+            raise ConfigError(
+                f"RLModuleSpec.from_module(): this {type(module).__name__} was made of a model: give the model's "
+                "class, RLModuleSpec(module_class=YourModel)"
+            )
+        return cls(
+            module_class=None if is_network else type(module),
+            observation_space=module.observation_space,
+            action_space=module.action_space,
+            model_config=module.model_config,
+            inference_only=module.inference_only,
+        )
 
     def complete(
         self, observation_space: gym.Space[Any] | None, action_space: gym.Space[Any] | None
@@ -113,9 +147,18 @@ class MultiRLModuleSpec:
 
     Args:
         rl_module_specs: `{module_id: RLModuleSpec}`.
+        multi_rl_module_class: RLlib's; `MultiRLModule` alone.
     """
 
     rl_module_specs: Mapping[ModuleID, RLModuleSpec] = field(default_factory=dict)
+    multi_rl_module_class: InitVar[Any] = None
+
+    def __post_init__(self, multi_rl_module_class: Any) -> None:
+        if multi_rl_module_class is not None and multi_rl_module_class.__name__ != "MultiRLModule":
+            raise ConfigError(
+                f"multi_rl_module_class={multi_rl_module_class.__name__}: several modules are a MultiRLModule; what "
+                "they share belongs into a Learner's compute_losses, and layers that two modules share into both"
+            )
 
     def build(self) -> Any:
         """Not possible without a learner, unlike in RLlib.

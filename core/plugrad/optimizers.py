@@ -8,10 +8,11 @@ torch.optim; Keras' Adam differs. Backends wrap optimizers of their framework in
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from math import log
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from plugrad.deprecation import unknown_attribute
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.gradients import FlatVariable
 from plugrad.ops import Ops, Variable
@@ -57,6 +58,11 @@ class Optimizer:
     parameters: FlatVariable = field(init=False, repr=False)
     slots: dict[str, Variable] = field(init=False, repr=False, default_factory=dict)
     lr: Variable = field(init=False, repr=False)
+
+    if not TYPE_CHECKING:  # a type checker refuses attributes that do not exist
+
+        def __getattr__(self, name: str) -> Any:
+            return unknown_attribute(self, "Optimizer", name)
 
     @property
     def is_bound(self) -> bool:

@@ -10,7 +10,7 @@ from plugrad.config import field
 class TransitionConfig(OfflineConfig):
     """Settings that IQL and CQL share; all are arguments of `.training(...)`."""
 
-    lr: float | list[list[float]] = field(
+    lr: float | list[list[float]] | None = field(  # type: ignore[assignment]
         3e-4,
         schedulable=True,
         help="learning rate of parts without one of their own: a float or [[timestep, value], ...]",

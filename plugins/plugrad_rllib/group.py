@@ -55,6 +55,12 @@ class OlderLearnerGroup:
 
     update_from_batch = older_method("update_from_batch", "update")
 
+    @property
+    def _learner(self: Any) -> Learner | None:
+        """The learner of this process; None if the learners are remote."""
+        warn_older("LearnerGroup._learner", "foreach_learner(function)")
+        return None if self.is_remote else self._learners.learner  # type: ignore[no-any-return]
+
     def update_from_episodes(self, episodes: Sequence[Any], **settings: Any) -> ResultsList:
         """`update(episodes=episodes, **settings)`."""
         return newer(self, "update", "update_from_episodes")(episodes=episodes, **settings)  # type: ignore[no-any-return]

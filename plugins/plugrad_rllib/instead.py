@@ -69,9 +69,16 @@ INSTEAD = MappingProxyType(
         "_enable_rl_module_api": _ALWAYS_ON,
         "catalog_class": _NETWORKS,
         "add_default_connectors_to_learner_pipeline": "learners(add_default_connectors=...)",
-        "num_aggregator_actors_per_learner": _CONNECTORS,
+        "num_aggregator_actors_per_learner": (
+            f"delete it: episodes become batches beside the updates, in the learner's process; {_CONNECTORS}"
+        ),
+        "max_requests_in_flight_per_aggregator_actor": "delete it: there are no aggregator actors",
         "learner_config_dict": "derive a config class: its fields are arguments of training(...)",
         "train_batch_size_per_learner": "train_batch_size counts rows over all learners",
+        "algo_class": (
+            "leave it out: config.build_algo() makes an Algorithm; what its iterations do is a Training, which the "
+            "hook get_training_class of an algorithm returns"
+        ),
         "placement_group": "learners(custom_resources_per_learner={...})",
         "load_state_path": "learner.restore_from_path(path, component='rl_module')",
         "modules_to_load": "group.restore_from_path(path, component='rl_module/<module id>')",
@@ -196,6 +203,16 @@ INSTEAD_ON_LEARNERS = MappingProxyType(
 )
 """`{attribute of RLlib's Learner: what to use}`."""
 
+INSTEAD_ON_OPTIMIZERS = MappingProxyType(
+    {
+        "param_groups": "learner._get_optimizer_lr(optimizer), and learner._set_optimizer_lr(optimizer, lr) to set it",
+        "state_dict": "learner.get_state('optimizer')",
+        "load_state_dict": "learner.set_state({'optimizer': state})",
+        "zero_grad": "delete it: gradients are values, which add up nowhere",
+    }
+)
+"""`{attribute of a torch optimizer: what to use with one of plugrad's}`."""
+
 _EXPLORE = "get_policy().predict(observation, deterministic=False), or without the argument to exploit"
 INSTEAD_ON_ALGORITHMS = MappingProxyType(
     {
@@ -228,6 +245,7 @@ BY_KIND: Mapping[str, Mapping[str, str]] = {
     "setting": INSTEAD,
     "Learner": INSTEAD_ON_LEARNERS,
     "Algorithm": INSTEAD_ON_ALGORITHMS,
+    "Optimizer": INSTEAD_ON_OPTIMIZERS,
 }
 
 

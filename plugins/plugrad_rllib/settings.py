@@ -21,8 +21,31 @@ RESOURCES = {
 """Arguments of `.resources(...)` that `.learners(...)` names otherwise."""
 
 
+def _resource(old: str) -> Any:
+    def value(self: Any) -> Any:
+        warn_older(f"AlgorithmConfig.{old}", f"AlgorithmConfig.{RESOURCES[old]}")
+        return getattr(self, RESOURCES[old])
+
+    return property(value)
+
+
 class OlderConfig:
-    """An older method of a config."""
+    """What a config was asked for by other names."""
+
+    num_learner_workers = _resource("num_learner_workers")
+    num_cpus_per_learner_worker = _resource("num_cpus_per_learner_worker")
+    num_gpus_per_learner_worker = _resource("num_gpus_per_learner_worker")
+
+    @classmethod
+    def overrides(cls: Any, **settings: Any) -> dict[str, Any]:
+        """These settings as a dict, such as one of `algorithm_config_overrides_per_module`.
+
+        Raises:
+            ConfigError: a name is no setting, or a value is refused.
+        """
+        warn_older(f"{cls.__name__}.overrides(...)", "a dict {setting: value}")
+        cls().changed(**settings)
+        return settings
 
     def resources(self: Any, **settings: Any) -> Any:
         """`.learners(...)` with the names of Ray 2.6 to 2.23."""
@@ -46,5 +69,5 @@ def settings_of_today(config: Any, section: str, settings: dict[str, Any]) -> tu
 
 
 def adapt() -> None:
-    """Make the older method of a config work."""
+    """Make the older names of a config work."""
     add_names(Config, OlderConfig)

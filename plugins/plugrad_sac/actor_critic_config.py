@@ -18,7 +18,7 @@ class ActorCriticConfig(OffPolicyConfig):
     }
     """The papers' networks, and those of TD3's own code."""
 
-    lr: float | list[list[float]] = field(
+    lr: float | list[list[float]] | None = field(  # type: ignore[assignment]
         3e-4,
         schedulable=True,
         help="learning rate of parts without one of their own: a float or [[timestep, value], ...]",

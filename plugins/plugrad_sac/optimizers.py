@@ -27,7 +27,8 @@ def register_optimizers(
         constants: words of parameters that keep their values, if the module has them.
 
     Raises:
-        ConfigError: no parameter has the word, as may happen with a user's own module.
+        ConfigError: no parameter has the word, as may happen with a user's own module; or a network has no
+            learning rate.
     """
     prefix = f"{module_id}/"
     params = {
@@ -43,6 +44,12 @@ def register_optimizers(
                 module_id=module_id,
             )
         lr = settings["lr_or_lr_schedule"]
+        if lr is None and config.lr is None:
+            raise ConfigError(
+                f"lr=None, and {settings['optimizer_name']}_lr is None, too: set lr, or each part's own learning rate",
+                field="lr",
+                module_id=module_id,
+            )
         learner.register_optimizer(
             module_id=module_id,
             optimizer=make_optimizer(config.optimizer),

@@ -7,7 +7,15 @@ import pytest
 from learning import OBSERVATIONS, TWO_ACTIONS, digest, ppo_batch, ppo_config, quick, with_modules
 from pages import BLOCK, DOCS
 
-from plugrad import ALL_MODULES, Columns, Learner, MultiRLModule, MultiRLModuleSpec, RLModuleSpec
+from plugrad import (
+    ALL_MODULES,
+    Columns,
+    Learner,
+    MultiAgentBatch,
+    MultiRLModule,
+    MultiRLModuleSpec,
+    RLModuleSpec,
+)
 from plugrad import DEFAULT_MODULE_ID as P
 from plugrad.config import SECTIONS
 from plugrad.errors import CheckpointError, ConfigError, LossError, RestoreMismatchError, UnknownModuleError
@@ -15,8 +23,10 @@ from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import get_algorithm
 from plugrad_bc import BCConfig
 from plugrad_dqn import DQNConfig
+from plugrad_offline import CQLConfig
 from plugrad_ppo import PPOConfig, PPOLearner
 from plugrad_rllib.instead import INSTEAD
+from plugrad_sac import SACConfig
 
 
 def config(backend, **training):
@@ -58,9 +68,39 @@ def test_a_value_logged_without_a_module_is_of_all_modules():
     assert learner.metrics.peek("mine") == learner.metrics.results[ALL_MODULES]["mine"] == 5
 
 
-def test_another_reduction_than_the_mean_is_refused():
-    with pytest.raises(LossError, match=r"reduce='sum', but results are means"):
-        build("numpy").metrics.log_value("mine", 5, reduce="sum")
+class LogsInItsLoss(PPOLearner):
+    def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+        loss = super().compute_loss_for_module(
+            module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+        )
+        self.metrics.log_value((module_id, "largest"), loss, reduce="max")
+        return loss
+
+
+class LogsAfterwards(PPOLearner):
+    def after_gradient_based_update(self, *, timesteps):
+        super().after_gradient_based_update(timesteps=timesteps)
+        for value in (2.0, 5.0, 3.0):
+            for reduce in ("sum", "min", "max"):
+                self.metrics.log_value((P, reduce), value, reduce=reduce)
+
+
+def test_other_reductions_than_the_mean_are_of_what_an_update_gets_outside_of_its_steps():
+    learner = config("numpy").learners(learner_class=LogsAfterwards).build_learner()
+    learner.metrics.log_value((P, "sum"), 100, reduce="sum")  # before the update: part of it
+    for before in (100, 0):
+        found = learner.update(ppo_batch())[P]
+        assert [found[each] for each in ("sum", "min", "max")] == [before + 10, 2, 5]
+
+
+def test_another_reduction_than_the_mean_is_refused_in_a_loss_and_so_is_one_that_there_is_not():
+    learner = config("numpy").learners(learner_class=LogsInItsLoss).build_learner()
+    with pytest.raises(
+        LossError, match=r"reduce='max': inside a step results are means .*after_gradient_based"
+    ):
+        learner.update(ppo_batch())
+    with pytest.raises(LossError, match=r"reduce='item_series': .*also 'sum', 'min', 'max'"):
+        build("numpy").metrics.log_value("mine", 5, reduce="item_series")
 
 
 @pytest.mark.parametrize(
@@ -146,6 +186,94 @@ def test_every_call_that_a_hint_names_is_there():
     calls = re.findall(rf"\b({'|'.join(SECTIONS)})\((?:\w+, )?(\w+)=", " ".join(INSTEAD.values()))
     assert len(calls) > 40
     assert set(calls) <= known
+
+
+def test_a_config_is_copied_and_changed_by_the_calls_of_rllib():
+    given = PPOConfig().learners(num_learners=2, num_gpus_per_learner=0.5)
+    assert given.copy(copy_frozen=False) == given.copy() == given
+    with pytest.warns(DeprecationWarning, match="use AlgorithmConfig.num_learners"):
+        assert given.num_learner_workers == 2
+    with pytest.warns(DeprecationWarning, match="use AlgorithmConfig.num_gpus_per_learner"):
+        assert given.num_gpus_per_learner_worker == 0.5
+    with pytest.warns(DeprecationWarning, match="use a dict"):
+        overrides = PPOConfig.overrides(lr=0.5)
+    own = given.rl_module(algorithm_config_overrides_per_module={"a": overrides})
+    assert own.get_config_for_module("a").lr == 0.5
+    with (
+        pytest.warns(DeprecationWarning, match="use a dict"),
+        pytest.raises(ConfigError, match=r"no setting 'lrr'. Did you mean 'lr'\?"),
+    ):
+        PPOConfig.overrides(lrr=0.5)
+
+
+@pytest.mark.parametrize("given", [((PPOConfig,), {}), ((), {"algo_class": PPOConfig})])
+def test_the_class_of_an_algorithm_is_no_setting_of_its_config(given):
+    positional, named = given
+    with pytest.raises(ConfigError, match=r"Here: leave it out: .*get_training_class"):
+        PPOConfig(*positional, **named)
+
+
+@pytest.mark.parametrize("config_class", [SACConfig, CQLConfig])
+def test_the_common_learning_rate_may_be_none_where_each_part_has_its_own(config_class):
+    rates = {"actor_lr": 0.125, "critic_lr": 0.25, "alpha_lr": 0.5}
+    some = config_class().environment("Pendulum-v1").framework("numpy").training(lr=None)
+    some = some.rl_module(model_config={"fcnet_hiddens": [2]})
+    if config_class is CQLConfig:
+        some = some.training(lagrangian=False)
+    learner = some.training(**rates).build_learner()
+    optimizers = learner.registered_optimizers.values()
+    assert sorted(learner._get_optimizer_lr(each.optimizer) for each in optimizers) == [0.125, 0.25, 0.5]
+    with pytest.raises(ConfigError, match="lr=None, and critic_lr is None, too"):
+        some.training(**{**rates, "critic_lr": None}).build_learner()
+
+
+def test_a_built_in_optimizer_says_how_its_rate_is_read():
+    optimizer = build("numpy").get_optimizer(P)
+    with pytest.raises(AttributeError, match=r"'param_groups'. Here: learner._get_optimizer_lr\(optimizer\)"):
+        optimizer.param_groups  # noqa: B018
+    assert not hasattr(optimizer, "nothing_of_torch")
+
+
+def test_the_learner_of_a_group_in_this_process_is_reached_by_rllibs_name():
+    group = config("numpy").build_learner_group()
+    with pytest.warns(DeprecationWarning, match="use foreach_learner"):
+        learner = group._learner
+    assert learner is group.foreach_learner(lambda each: each)[0]
+    group.shutdown()
+
+
+# --- batches and gradients ---
+
+
+def test_a_batch_of_several_modules_is_converted_read_and_counted(backend):
+    learner = build(backend)
+    batch = MultiAgentBatch({P: ppo_batch(8), "other": ppo_batch(4)}, 9)
+    assert batch[P] is batch.policy_batches[P]
+    assert (list(batch), batch.agent_steps(), batch.env_steps()) == ([P, "other"], 12, 9)
+    converted = learner._convert_batch_type(batch)
+    assert isinstance(converted, MultiAgentBatch)
+    assert (converted.agent_steps(), converted.env_steps()) == (12, 9)
+    again = learner._convert_to_numpy(converted["other"][Columns.OBS])
+    np.testing.assert_allclose(again, batch["other"][Columns.OBS], rtol=1e-6)
+    assert type(again) is np.ndarray
+
+
+class TreatsGradientsAsADict(PPOLearner):
+    def postprocess_gradients(self, gradients_dict):
+        found = super().postprocess_gradients(gradients_dict)
+        assert dict(found).keys() == found.copy().keys() == gradients_dict.keys()
+        for ref in found:
+            found[ref] = 0.5 * found[ref]
+        return found.copy() | {ref: 0.0 * found[ref] for ref in found if "pi" in ref}
+
+
+def test_processed_gradients_are_read_changed_copied_and_joined_as_a_dict_is(backend):
+    learner = config(backend).learners(learner_class=TreatsGradientsAsADict).build_learner()
+    before = learner.get_weights()[P]
+    learner.update(ppo_batch())
+    changed = {name for name, value in learner.get_weights()[P].items() if (value != before[name]).any()}
+    assert changed
+    assert not any("pi" in name for name in changed)
 
 
 # --- updates ---
@@ -277,6 +405,30 @@ def test_trainable_variables_of_a_tensorflow_module_are_its_weights(backend):
     assert sorted(tuple(each.shape) for each in found) == sorted(
         each.shape for each in module.get_state().values()
     )
+
+
+def test_a_spec_is_taken_from_a_module(backend):
+    for module in (own_module(backend).build(), build(backend).module[P]):
+        spec = RLModuleSpec.from_module(module)
+        assert (spec.observation_space, spec.action_space) == (module.observation_space, module.action_space)
+        assert spec.module_class is (type(module) if module.network is None else None)
+        learner = config(backend).rl_module(rl_module_spec=spec).build_learner()
+        shapes = {name: value.shape for name, value in module.get_state().items()}
+        assert {name: value.shape for name, value in learner.get_weights()[P].items()} == shapes
+
+
+def test_modules_are_built_from_specs_where_they_are_put_together(backend):
+    several = MultiRLModule(rl_module_specs={"a": own_module(backend), "b": own_module(backend)})
+    assert list(several) == ["a", "b"]
+    assert several["a"] is not several["b"]
+
+
+def test_a_spec_says_what_it_does_not_take():
+    with pytest.raises(ConfigError, match=r"no load_state_path. Here: learner.restore_from_path"):
+        RLModuleSpec(load_state_path="weights")
+    assert MultiRLModuleSpec(multi_rl_module_class=MultiRLModule) == MultiRLModuleSpec()
+    with pytest.raises(ConfigError, match="multi_rl_module_class=Mine: several modules are a MultiRLModule"):
+        MultiRLModuleSpec(multi_rl_module_class=type("Mine", (MultiRLModule,), {}))
 
 
 # --- weights on disk ---

@@ -92,6 +92,17 @@ class MultiAgentBatch:
         if type(self.env_steps) is int:
             self.env_steps = EnvSteps(self.env_steps)
 
+    def __getitem__(self, module_id: ModuleID) -> Mapping[str, Any]:
+        """The columns of a module."""
+        return self.policy_batches[module_id]
+
+    def __iter__(self) -> Iterator[ModuleID]:
+        return iter(self.policy_batches)
+
+    def agent_steps(self) -> int:
+        """The number of rows of all modules: steps of their agents."""
+        return sum(len(next(iter(columns.values()), ())) for columns in self.policy_batches.values())
+
 
 def by_module(batch: Any) -> Batch:
     """Convert a batch of any form to `{module_id: {column: array}}`.

@@ -30,7 +30,11 @@ def given(settings: dict[str, Any], **positional: Any) -> dict[str, Any]:
 class FluentConfig:
     """A frozen config that returns changed copies; `Config` declares the settings."""
 
-    def __new__(cls, **settings: Any) -> Self:  # noqa: D102
+    def __new__(cls, *given: Any, **settings: Any) -> Self:  # noqa: D102
+        if given:
+            raise ConfigError(
+                f"{cls.__name__}() takes settings by their names, got {given!r}.{hint_for('algo_class')}"
+            )
         _refuse_unknown(cls, settings, call=f"{cls.__name__}()")
         # The dataclass decorator gives each frozen class its own __setattr__, whose error has no hint.
         if cls.__dict__.get("__setattr__") is not _refuse_assignment:
@@ -55,8 +59,12 @@ class FluentConfig:
         _refuse_unknown(type(self), settings, call="changed()")
         return dataclasses.replace(self, **settings)  # type: ignore[type-var]
 
-    def copy(self) -> Self:
-        """An equal config."""
+    def copy(self, copy_frozen: bool | None = None) -> Self:
+        """An equal config.
+
+        Args:
+            copy_frozen: RLlib's; not read: every config is frozen.
+        """
         return self.changed()
 
     # --- documents ------------------------------------------------------------------------------------------

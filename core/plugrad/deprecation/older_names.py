@@ -66,6 +66,7 @@ OF_CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "additional_update",
             "async_update",
             "get_in_queue_stats",
+            "_learner",
             "load_module_state",
             "set_is_module_trainable",
             "update_from_batch",
@@ -73,7 +74,13 @@ OF_CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "RLModule": ("as_multi_agent",),
         "MultiRLModule": ("as_multi_agent",),
-        "Config": ("resources",),
+        "Config": (
+            "num_cpus_per_learner_worker",
+            "num_gpus_per_learner_worker",
+            "num_learner_workers",
+            "overrides",
+            "resources",
+        ),
     }
 )
 """`{class: its attributes}`."""
@@ -279,8 +286,8 @@ def hint_for(name: str, kind: str = "setting") -> str:
 
     Args:
         name: the name.
-        kind: "setting" (also a config's method, or an argument of `update`), or an attribute of "Learner" or
-            "Algorithm".
+        kind: "setting" (also a config's method, or an argument of `update`), or an attribute of "Learner", "Algorithm"
+            or "Optimizer".
 
     Returns:
         ` Here: <what to use>.`, or an empty text.

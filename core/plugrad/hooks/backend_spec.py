@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from plugrad.batch import MultiAgentBatch, env_steps_of
 from plugrad.contract import since
 from plugrad.hooks.backend_types import (
     BackendInfo,
@@ -192,7 +193,8 @@ class BackendSpec(HookCaller, Protocol):
         """Convert numpy arrays to tensors on the learner's device.
 
         Args:
-            batch: a (nested) dict of arrays or tensors. float64 becomes float32; int64 may become int32.
+            batch: a (nested) dict of arrays or tensors, or a MultiAgentBatch. float64 becomes float32; int64 may become
+                int32.
 
         Returns:
             The same with tensors. Keys may be in another order, as in the results of all hooks.
@@ -202,6 +204,9 @@ class BackendSpec(HookCaller, Protocol):
             def convert_batch_type(batch):
                 return tree_map(mine.from_numpy, batch)
         """
+        if hasattr(batch, "policy_batches"):
+            converted = self._convert_batch_type(batch.policy_batches)
+            return MultiAgentBatch(converted, env_steps_of(batch))  # type: ignore[return-value]
         return self._provide("convert_batch_type", batch=batch)
 
     @learner_method

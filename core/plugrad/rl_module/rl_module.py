@@ -13,6 +13,7 @@ from plugrad.columns import Columns
 from plugrad.deprecation import with_older_names
 from plugrad.distributions import Distribution, distribution_class, mask_logits
 from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
+from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.rl_module.modes import keep_modes
@@ -348,13 +349,20 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
 
     Args:
         modules: `{module_id: module}`.
+        rl_module_specs: `{module_id: spec}` of modules to build beside them, as by `RLModuleSpec.build`.
 
     Attributes:
         by_id: the same as a plain dict, to read only: an update looks into it many times.
     """
 
-    def __init__(self, modules: Mapping[ModuleID, RLModule] | None = None) -> None:
-        self.by_id = dict(modules or {})
+    def __init__(
+        self,
+        modules: Mapping[ModuleID, RLModule] | None = None,
+        *,
+        rl_module_specs: Mapping[ModuleID, RLModuleSpec] | None = None,
+    ) -> None:
+        built = {module_id: spec.build() for module_id, spec in (rl_module_specs or {}).items()}
+        self.by_id = {**(modules or {}), **built}
         self._of_learner = False
 
     def of_learner(self) -> Self:
