@@ -254,6 +254,70 @@ refused_setting("framework", "torch_skip_nan_gradients", True, "training(nonfini
 refused_setting("training", "_torch_grad_scaler_class", object, "there is no mixed precision")
 
 
+refused_setting("learners", "num_aggregator_actors_per_learner", 2, "delete it: episodes become batches")
+
+
+@check("PPOConfig(algo_class=)")
+def no_algo_class(backend, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"no setting 'algo_class'. Here: leave it out: .*get_training_class"
+    ):
+        PPOConfig(algo_class=object)
+
+
+@check("RLModuleSpec(load_state_path=)")
+def no_path_in_a_spec(backend, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"no load_state_path. Here: learner.restore_from_path\(path, component="
+    ):
+        plugrad.RLModuleSpec(load_state_path="weights")
+    one, other = learners(backend)
+    one.update(ppo_batch())
+    one.save_to_path(tmp_path / "one")
+    other.restore_from_path(tmp_path / "one", component=f"rl_module/{P}")
+    assert same(one.get_weights(), other.get_weights())
+
+
+@check("optimizer.param_groups")
+def no_param_groups(backend, tmp_path):
+    (learner,) = learners(backend, 1)
+    optimizer = learner.get_optimizer(P)
+    with pytest.raises(AttributeError, match=r"Here: learner._get_optimizer_lr\(optimizer\)"):
+        optimizer.param_groups  # noqa: B018
+    learner._set_optimizer_lr(optimizer, 0.25)
+    assert learner._get_optimizer_lr(optimizer) == 0.25
+
+
+@check("AlgorithmConfig.overrides", "AlgorithmConfig.copy")
+def use_overrides(backend, tmp_path):
+    assert PPOConfig.overrides(lr=0.5) == {"lr": 0.5}
+    assert config(backend).copy(copy_frozen=False) == config(backend)
+
+
+@check("AlgorithmConfig.num_learner_workers")
+def use_num_learner_workers(backend, tmp_path):
+    made = config(backend).learners(num_learners=2, num_cpus_per_learner=3, num_gpus_per_learner=0)
+    old = (made.num_learner_workers, made.num_cpus_per_learner_worker, made.num_gpus_per_learner_worker)
+    assert old == (2, 3, 0)
+
+
+@check("RLModuleSpec.from_module")
+def use_from_module(backend, tmp_path):
+    (learner,) = learners(backend, 1)
+    spec = plugrad.RLModuleSpec.from_module(learner.module[P])
+    learner.add_module(module_id="other", module_spec=spec)
+    one, other = (learner.get_weights()[each] for each in (P, "other"))
+    assert {name: value.shape for name, value in one.items()} == {
+        name: value.shape for name, value in other.items()
+    }
+
+
+@check("LearnerGroup._learner")
+def use_learner_of_group(backend, tmp_path):
+    made = group(backend)
+    assert made._learner is made.foreach_learner(lambda learner: learner)[0]
+
+
 @check("Learner.compute_loss")
 def use_compute_loss(backend, tmp_path):
     (learner,) = learners(backend, 1)
