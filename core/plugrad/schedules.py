@@ -117,6 +117,10 @@ class ConfigView:
         self._variables = variables
         vars(self).update({name: getattr(config, name) for name in config.fields() if name not in variables})
 
+    def over(self, config: Any) -> "ConfigView":
+        """The view of another config, with the fields that change as they are here; None: this one."""
+        return self if config is None else ConfigView(config, self._variables)
+
     def __getattr__(self, name: str) -> Any | Tensor:
         variable = self._variables.get(name)
         return getattr(self._config, name) if variable is None else variable.read()

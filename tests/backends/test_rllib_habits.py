@@ -23,7 +23,8 @@ from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import get_algorithm
 from plugrad_bc import BCConfig
 from plugrad_dqn import DQNConfig
-from plugrad_offline import CQLConfig
+from plugrad_impala import IMPALAConfig
+from plugrad_offline import CQLConfig, MARWILConfig
 from plugrad_ppo import PPOConfig, PPOLearner
 from plugrad_rllib.instead import INSTEAD
 from plugrad_sac import SACConfig
@@ -256,6 +257,53 @@ def test_a_batch_of_several_modules_is_converted_read_and_counted(backend):
     again = learner._convert_to_numpy(converted["other"][Columns.OBS])
     np.testing.assert_allclose(again, batch["other"][Columns.OBS], rtol=1e-6)
     assert type(again) is np.ndarray
+
+
+def rows_of_marwil():
+    batch = ppo_batch(8)
+    return {name: batch[name] for name in (Columns.OBS, Columns.ACTIONS, Columns.VALUE_TARGETS)}
+
+
+def sequences_of_impala():
+    rng, (number, steps) = np.random.default_rng(0), (3, 4)
+    return {
+        Columns.OBS: rng.normal(size=(number, steps, 3)).astype(np.float32),
+        Columns.ACTIONS: rng.integers(0, 2, (number, steps)),
+        Columns.ACTION_LOGP: np.full((number, steps), -0.7, np.float32),
+        Columns.ACTION_DIST_INPUTS: np.zeros((number, steps, 2), np.float32),
+        Columns.REWARDS: rng.normal(size=(number, steps)).astype(np.float32),
+        Columns.TERMINATEDS: np.zeros((number, steps), bool),
+        Columns.SEQ_LENS: np.full(number, steps, np.int32),
+        "bootstrap_obs": rng.normal(size=(number, 1, 3)).astype(np.float32),
+    }
+
+
+BY_HAND = {
+    "ppo": (PPOConfig, {"entropy_coeff": [[0, 0.5], [100, 0.0]], "num_epochs": 1}, ppo_batch),
+    "marwil": (MARWILConfig, {"beta": 1.0, "moving_average_sqd_adv_norm_start": 4.0}, rows_of_marwil),
+    "impala": (IMPALAConfig, {"entropy_coeff": [[0, 0.5], [100, 0.0]]}, sequences_of_impala),
+}
+
+
+@pytest.mark.parametrize("algorithm", BY_HAND)
+def test_a_loss_that_is_called_by_hand_with_a_plain_config_is_the_updates(algorithm, backend):
+    """As RLlib's own tests of MARWIL and IMPALA do: the learner of a group, its module, and a config."""
+    config_class, settings, make = BY_HAND[algorithm]
+    some = config_class().framework(backend, compile="none").debugging(seed=1)
+    some = some.environment(observation_space=OBSERVATIONS, action_space=TWO_ACTIONS)
+    some = some.rl_module(model_config={"fcnet_hiddens": [4]}).training(minibatch_size=None, **settings)
+    with some.build_learner_group() as group:
+        with pytest.warns(DeprecationWarning, match="foreach_learner"):
+            learner = group._learner
+        batch = learner._convert_batch_type(make())
+        fwd_out = learner.module[P].forward_train(batch)
+        given = {"module_id": P, "batch": batch, "fwd_out": fwd_out}
+        losses = [
+            float(learner._convert_to_numpy(learner.compute_loss_for_module(config=each, **given)))
+            for each in (some, learner.config.get_config_for_module(P), None)
+        ]
+        (results,) = group.update(make(), num_epochs=1)
+    assert losses == pytest.approx([results[P]["total_loss"]] * 3, rel=1e-5)
 
 
 class TreatsGradientsAsADict(PPOLearner):

@@ -84,7 +84,8 @@ class AlgorithmSpec(HookCaller, Protocol):
 
         Args:
             module_id: the module's id.
-            config: the module's config; its scheduled fields and coefficients are scalar tensors.
+            config: the module's config; its scheduled fields and coefficients are scalar tensors. Where you call the
+                method yourself, a plain config or None will do: the learner's tensors are put in.
             batch: `{column: tensor [B, ...]}`.
             fwd_out: what `forward_train` returned, `{column: tensor [B, ...]}`.
 
@@ -96,6 +97,8 @@ class AlgorithmSpec(HookCaller, Protocol):
             def compute_loss_for_module(learner, batch, fwd_out):
                 return learner.ops.mean(learner.ops.square(fwd_out["vf_preds"] - batch["value_targets"]))
         """
+        if config is None or isinstance(config, Config):
+            config = self.config_view(module_id).over(config)
         return self._provide(
             "compute_loss_for_module", module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
         )
