@@ -1,0 +1,324 @@
+"""What `plugrad migrate` makes of each setting of RLlib's configs, of connectors, and of names that are still used."""
+
+import ast
+import json
+from pathlib import Path
+
+import needs
+import pytest
+
+from plugrad.hooks.registry import get_algorithm
+from plugrad_rllib.migrate.notes import Note
+
+needs.extra("libcst")
+
+SETTINGS = json.loads((Path(__file__).parents[1] / "data/rllib_settings.json").read_text())
+"""`{config of RLlib 2.60: {fluent method: its arguments}}`; `tests/rllib_settings.py` made it."""
+ALGORITHMS = sorted(set(SETTINGS) - {"AlgorithmConfig"})
+OLDER = {("framework", "framework"), ("rl_module", "model_config_dict")}
+PPO = "from ray.rllib.algorithms.ppo import PPOConfig\n"
+
+
+def migrate(program: str) -> tuple[str, list[Note]]:
+    from plugrad_rllib.migrate.rewrite import migrate  # it needs libcst
+
+    return migrate(program)
+
+
+def rewritten(program: str) -> tuple[str, list[str]]:
+    text, notes = migrate(program)
+    return text, [f"{note.line}: {note.text}" for note in notes]
+
+
+def last(program: str) -> tuple[str, list[str]]:
+    """The last line, and the notes without their lines."""
+    text, notes = rewritten(program)
+    return text.splitlines()[-1], [note.partition(": ")[2] for note in notes]
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_setting_of_rllib_is_one_here_or_is_named_at_its_line(name: str) -> None:
+    own = SETTINGS[name] if name != "PPOConfig" else {**SETTINGS["AlgorithmConfig"]}
+    calls = [(method, setting) for method, settings in own.items() for setting in settings]
+    calls += [("training", setting) for setting in SETTINGS[name].get("training", ())]
+    algorithm = name.removesuffix("Config").lower()
+    lines = [f"a{n} = {name}().{method}({setting}=value)" for n, (method, setting) in enumerate(calls)]
+    text, notes = migrate("\n".join([f"from ray.rllib.algorithms.{algorithm} import {name}", *lines, ""]))
+    named = {note.line for note in notes}
+    fields = get_algorithm(algorithm).fields()
+    assigned = (node for node in ast.parse(text).body if isinstance(node, ast.Assign))
+    made = {ast.unparse(node.targets[0]): node.value for node in assigned}
+    for n, (method, setting) in enumerate(calls):
+        if n + 2 in named:
+            continue
+        call = made[f"a{n}"]
+        assert isinstance(call, ast.Call), (method, setting)
+        assert isinstance(call.func, ast.Attribute), (method, setting)
+        (keyword,) = call.keywords
+        here = (call.func.attr, keyword.arg)
+        is_setting = keyword.arg in fields and fields[keyword.arg].is_in(here[0])
+        assert is_setting or here in OLDER or here[0] == "resources", (method, setting, here)
+        assert ast.unparse(keyword.value) == "value"
+
+
+def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
+    on = f"{PPO}config = PPOConfig().api_stack(enable_rl_module_and_learner=True)\n"
+    assert last(on) == ("config = PPOConfig.rllib_defaults()", [])
+    _, (note,) = last(on.replace("True", "False"))
+    assert note == ".api_stack(...) was deleted: there is one API, and it is on"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "notes"),
+    [
+        (
+            ".evaluation(evaluation_interval=1, evaluation_config=PPOConfig.overrides(env='B', explore=False))",
+            ".evaluation(evaluation_interval=1, evaluation_env='B')",
+            [],
+        ),
+        (
+            ".evaluation(evaluation_config={'env': Hard, 'env_config': {'n': 3}})",
+            ".evaluation(evaluation_env=Hard, evaluation_env_config={\"config\": {'n': 3}})",
+            [],
+        ),
+        (
+            ".evaluation(evaluation_config={'explore': True, 'lr': 0.1})",
+            "",
+            [
+                "evaluation(evaluation_config=...): explore=True was deleted: evaluation acts without exploration",
+                "evaluation(evaluation_config=...): lr=0.1 was deleted: evaluation has the settings of training",
+            ],
+        ),
+        (
+            ".evaluation(evaluation_config=mine)",
+            "",
+            [
+                "evaluation(evaluation_config=...) was deleted: evaluation acts without exploration, with the settings "
+                "of training; another environment is evaluation(evaluation_env=..., evaluation_env_config={...})"
+            ],
+        ),
+        (
+            ".rl_module(algorithm_config_overrides_per_module={'a': PPOConfig.overrides(lr=0.1)})",
+            ".rl_module(algorithm_config_overrides_per_module={'a': dict(lr=0.1)})",
+            [],
+        ),
+        (
+            ".experimental(_torch_lr_scheduler_classes=[mine])",
+            "",
+            [
+                ".experimental(...) was deleted: plugrad has no such switches",
+                "experimental(_torch_lr_scheduler_classes=...): give lr=[[timestep, value], ...], or "
+                "register_optimizer with a schedule",
+            ],
+        ),
+        (
+            ".rl_module(model_config={'fcnet_hiddens': [4], 'head_fcnet_hiddens': [8]})",
+            ".rl_module(model_config={'fcnet_hiddens': [4], 'head_fcnet_hiddens': [8]})",
+            [
+                "rl_module(model_config=...): built-in networks have no head_fcnet_hiddens and refuse it; a "
+                "module_class of your own gets it"
+            ],
+        ),
+        (
+            ".env_runners(create_env_on_local_worker=True)",
+            "",
+            [
+                "env_runners(create_env_on_local_worker=...) was deleted: this process makes an environment where it "
+                "needs one"
+            ],
+        ),
+    ],
+)
+def test_a_setting_is_rewritten_with_its_arguments_or_named(theirs: str, ours: str, notes: list[str]) -> None:
+    assert last(f"{PPO}config = PPOConfig(){theirs}\n") == (
+        f"config = PPOConfig.rllib_defaults(){ours}",
+        notes,
+    )
+
+
+# --- connectors ---
+
+PIECES = "from ray.rllib.connectors.env_to_module import FlattenObservations, FrameStackingEnvToModule, MeanStdFilter\n"
+WRITE = 'write what it does as a wrapper of the environment: env_wrappers=["package.module:Wrapper"]'
+
+
+@pytest.mark.parametrize(
+    ("maker", "ours", "notes"),
+    [
+        ("lambda env: MeanStdFilter()", ".env_runners(normalize_observations=True)", []),
+        (
+            "lambda env, spaces, device: [FrameStackingEnvToModule(num_frames=n), FlattenObservations()]",
+            ".env_runners(frame_stack=n)",
+            [],
+        ),
+        ("lambda env: FlattenObservations()", "", []),
+        (
+            "lambda env: [Own(), MeanStdFilter(clip_by_value=5.0)]",
+            ".env_runners(normalize_observations=True)",
+            [
+                "env_to_module_connector: MeanStdFilter(clip_by_value=5.0): normalize_observations=True has no "
+                "clip_by_value=5.0",
+                f"env_to_module_connector: Own() was deleted: {WRITE}",
+            ],
+        ),
+        (
+            "lambda env: FlattenObservations(keys_to_remove=['a'])",
+            "",
+            [
+                "env_to_module_connector: FlattenObservations(keys_to_remove=['a']): built-in networks read every key; "
+                + WRITE
+            ],
+        ),
+    ],
+)
+def test_the_pieces_of_a_connector_are_settings_one_by_one_or_named(
+    maker: str, ours: str, notes: list[str]
+) -> None:
+    program = f"{PPO}{PIECES}config = PPOConfig().env_runners(env_to_module_connector={maker})\n"
+    assert last(program) == (f"config = PPOConfig.rllib_defaults(){ours}", notes)
+
+
+@pytest.mark.parametrize(
+    "maker", ["(lambda env: MeanStdFilter()) if use else None", "make()", "functools.partial(f)"]
+)
+def test_pieces_that_depend_on_the_program_are_not_guessed(maker: str) -> None:
+    program = f"{PPO}{PIECES}config = PPOConfig().env_runners(env_to_module_connector={maker})\n"
+    line, (note,) = last(program)
+    assert line == "config = PPOConfig.rllib_defaults()"
+    assert note.startswith("env_to_module_connector=... was deleted: which pieces it makes depends on")
+
+
+MAKERS = ["def pieces(env):\n    return [MeanStdFilter()]", "pieces = lambda env: MeanStdFilter()"]
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_function_that_only_made_connectors_goes_with_them(maker: str) -> None:
+    program = f"{PPO}{PIECES}{maker}\nconfig = PPOConfig().env_runners(env_to_module_connector=pieces)\n"
+    text, notes = rewritten(program)
+    config = "config = PPOConfig.rllib_defaults().env_runners(normalize_observations=True)"
+    assert text == f"from plugrad_ppo import PPOConfig\n{config}\n"
+    assert notes == []
+
+
+def test_a_function_whose_pieces_are_not_all_settings_stays_with_what_it_uses() -> None:
+    program = (
+        f"{PPO}{PIECES}def pieces(env):\n    return [Own(), FlattenObservations()]\n"
+        "config = PPOConfig().env_runners(env_to_module_connector=pieces)\n"
+    )
+    text, notes = rewritten(program)
+    assert "import FlattenObservations\n" in text
+    assert "return [Own(), FlattenObservations()]" in text
+    assert notes == [
+        "4: FlattenObservations of RLlib is used here, and was left: plugrad has no such name",
+        f"5: env_to_module_connector: Own() was deleted: {WRITE}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("maker", "ours"),
+    [
+        (
+            "lambda *a: [Own(), FrameStackingLearner(num_frames=4)]",
+            ".learners(learner_connector=lambda *a: [Own()])",
+        ),
+        ("lambda *a: FrameStackingLearner(num_frames=4)", ""),
+        ("lambda *a: Own()", ".learners(learner_connector=lambda *a: Own())"),
+    ],
+)
+def test_frames_are_stacked_once_and_other_pieces_of_learners_stay(maker: str, ours: str) -> None:
+    begin = f"{PPO}from ray.rllib.connectors.learner import FrameStackingLearner\n"
+    program = f"{begin}config = PPOConfig().learners(learner_connector={maker})\n"
+    assert last(program) == (f"config = PPOConfig.rllib_defaults(){ours}", [])
+
+
+# --- names ---
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("PPO.get_default_config()", "PPOConfig.rllib_defaults()"),
+        ("SAC.get_default_config()", "SACConfig()"),
+        ("PPOConfig(algo_class=PPO)", "PPOConfig.rllib_defaults()"),
+        ("PPO(config=mine)", "mine.build_algo()"),
+        (
+            "tune.registry.get_trainable_cls('PPO').get_default_config()",
+            'get_algorithm("ppo").rllib_defaults()',
+        ),
+    ],
+)
+def test_classes_of_algorithms_become_their_configs(theirs: str, ours: str) -> None:
+    others = "from ray.rllib.algorithms.ppo import PPO\nfrom ray.rllib.algorithms.sac import SAC\n"
+    begin = f"from ray import tune\n{PPO}{others}"
+    line, notes = last(f"{begin}found = {theirs}\n")
+    assert (line, notes) == (f"found = {ours}", [])
+
+
+def test_a_class_of_an_algorithm_that_is_still_used_stays_and_is_named() -> None:
+    text, notes = rewritten("from ray.rllib.algorithms.ppo import PPO\n\nclass Mine(PPO):\n    pass\n")
+    assert "from ray.rllib.algorithms.ppo import PPO\n" in text
+    assert notes == ["3: PPO of RLlib is used here, and was left: plugrad has no such name"]
+
+
+def test_settings_of_networks_are_dicts_wherever_they_are_named() -> None:
+    text, notes = rewritten(
+        "from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig\n"
+        "def f(given: dict | DefaultModelConfig = DefaultModelConfig(fcnet_hiddens=[4])):\n"
+        "    return isinstance(given, DefaultModelConfig)\n"
+    )
+    assert text == (
+        "def f(given: dict | dict = dict(fcnet_hiddens=[4])):\n    return isinstance(given, dict)\n"
+    )
+    assert notes == []
+
+
+def test_settings_of_a_learner_are_read_with_their_defaults() -> None:
+    program = (
+        f"{PPO}config = PPOConfig().training(learner_config_dict={{'a': 1.0}})\n"
+        "a = config.learner_config_dict.get('a', 2.0)\nb = config.learner_config_dict.get('b', 0.5)\n"
+    )
+    text, notes = rewritten(program)
+    assert text.splitlines()[-2:] == ["a = config.a", 'b = getattr(config, "b", 0.5)']
+    assert notes == []
+
+
+def test_the_result_of_the_examples_helper_keeps_its_name_and_what_it_lacks_is_named() -> None:
+    program = (
+        "from ray.rllib.utils.test_utils import add_rllib_example_script_args, run_rllib_example_script_experiment\n"
+        f"{PPO}parser = add_rllib_example_script_args(default_iters=3, default_reward=100.0)\n"
+        "args = parser.parse_args()\n"
+        "grid = run_rllib_example_script_experiment(PPOConfig(), args, stop={'a': args.stop_reward})\n"
+    )
+    text, notes = rewritten(program)
+    assert text.endswith("algorithm.stop()\ngrid = results\n")
+    assert 'parser.add_argument("--stop-iters", default=3, type=int)\n' in text
+    assert 'parser.add_argument("--stop-reward", default=100.0, type=float)\n' in text
+    assert notes == [
+        "5: grid: the last results, no grid of Ray Tune's",
+        "5: run_rllib_example_script_experiment(stop={'a': args.stop_reward}): the loop ends after --stop-iters "
+        "iterations alone",
+    ]
+
+
+@pytest.mark.parametrize("number", ["worker_index", "vector_index"])
+def test_a_number_of_an_environment_is_named_with_what_a_simulator_does_without(number: str) -> None:
+    program = (
+        "from ray.rllib.env.env_context import EnvContext\n"
+        f"def make(config: EnvContext):\n    return Simulator(port=5000 + config.{number})\n"
+    )
+    _, (note,) = rewritten(program)
+    assert note.startswith(f"3: .{number}: env_config is a dict, which numbers no environments: ")
+    assert "bind it to port 0" in note
+
+
+def test_spaces_by_methods_of_an_environment_of_several_agents_stay_methods() -> None:
+    body = (
+        "    def get_action_space(self, agent_id):\n        return self.spaces[agent_id]\n"
+        "    def sample(self):\n        return self.get_action_space('a').sample()\n"
+    )
+    begin = "from ray.rllib.env.multi_agent_env import MultiAgentEnv\n"
+    text, _ = rewritten(f"{begin}class Two(MultiAgentEnv):\n{body}")
+    assert body in text
