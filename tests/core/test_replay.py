@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from learning import digest
 
 from plugrad import Columns, SingleAgentEpisode
-from plugrad.errors import BatchError
+from plugrad.errors import BatchError, ConfigError
 from plugrad.replay import (
     CircularBuffer,
     NStepTransitions,
@@ -18,6 +18,7 @@ from plugrad.replay import (
     transitions,
 )
 from plugrad.replay.sum_tree import SumTree
+from plugrad_dqn import DQNConfig
 
 SEEDS = st.integers(0, 2**16)
 
@@ -51,6 +52,44 @@ def test_transitions_are_their_definition_step_by_step(steps, n, gamma, terminat
         assert found[Columns.TERMINATEDS][t] == (terminated and t + k == steps)
         assert found["n_step"][t] == k
     np.testing.assert_array_equal(found[Columns.ACTIONS], whole.actions)
+
+
+def test_rows_may_each_have_a_number_of_steps_of_their_own():
+    """RLlib's `n_step=(2, 5)`: all numbers between them, the same ones wherever the episode is cut or a run resumes."""
+    whole = episode(400, np.random.default_rng(0), True, False)
+    once = NStepTransitions([2, 5], 0.9, seed=7)([whole])
+    counts = np.bincount(once["n_step"][:-5].astype(int), minlength=6)
+    assert list(np.flatnonzero(counts)) == [2, 3, 4, 5]
+    assert counts[2:].min() > 70  # 99 are expected of each
+    for n in (2, 3, 4, 5):
+        own, fixed = once["n_step"] == n, transitions(whole, n, 0.9)
+        for name in (Columns.REWARDS, Columns.NEXT_OBS, Columns.TERMINATEDS):
+            np.testing.assert_array_equal(once[name][own][:-5], fixed[name][own][:-5])
+    first, second = NStepTransitions([2, 5], 0.9, seed=7), NStepTransitions([2, 5], 0.9, seed=7)
+    pieces = []
+    for maker, start, stop in ((first, 0, 133), (second, 133, 400)):
+        chunk = SingleAgentEpisode(
+            observations=whole.observations[start : stop + 1],
+            actions=whole.actions[start:stop],
+            rewards=whole.rewards[start:stop],
+            terminated=stop == 400,
+            id_="7",
+            t_started=start,
+        )
+        pieces.append(maker([chunk]))
+        second.set_state(first.get_state())
+    for name in (Columns.REWARDS, Columns.NEXT_OBS, Columns.N_STEP):
+        np.testing.assert_array_equal(np.concatenate([each[name] for each in pieces]), once[name])
+    other = NStepTransitions([2, 5], 0.9, seed=8)([whole])
+    assert (other["n_step"] != once["n_step"]).any()
+
+
+@pytest.mark.parametrize("given", [[2], [5, 2], [2, 3, 4], [0, 2], [2, 2.5], [[1, 2], 3], "2-5"])
+def test_a_range_of_steps_that_is_none_is_refused(given):
+    assert DQNConfig().training(n_step=(2, 5)).n_step == [2, 5]
+    assert DQNConfig.from_toml(DQNConfig().training(n_step=(2, 5)).to_toml()).n_step == [2, 5]
+    with pytest.raises(ConfigError, match="n_step"):
+        DQNConfig().training(n_step=given)
 
 
 @given(

@@ -1,14 +1,29 @@
 """`OffPolicyConfig`: the settings that algorithms with a replay buffer share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
-from plugrad.config import field
+from plugrad.config import FieldInfo, field
+from plugrad.config.checks import checked
 from plugrad.config.config import REPEATED
 from plugrad.errors import ConfigError
 from plugrad.replay.settings import DEFAULTS, merged_replay_settings
 from plugrad.sampling.vectorization import num_environments, steps_per_env
+
+
+def _check_n_step(info: FieldInfo, value: Any) -> Any:
+    """A number, or the least and the most of those that are drawn."""
+    if not isinstance(value, list):
+        return checked(replace(info, check=None), value)
+    bounds = [checked(replace(info, check=None), each) for each in value if not isinstance(each, list)]
+    if len(bounds) != 2 or len(value) != 2 or bounds[0] > bounds[1]:
+        raise ConfigError(
+            f"{info.name} must be a number of steps, or [least, most], got {value!r}",
+            field=info.name,
+            found=value,
+        )
+    return bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +58,13 @@ class OffPolicyConfig(AlgorithmConfig):
         for_all_modules=True,
         help="environment steps at the start of a run whose actions are uniformly random",
     )
-    n_step: int = field(
+    n_step: int | list[int] = field(
         1,
         minimum=1,
         maximum=100_000,
         reason="so many steps of each environment wait in memory",
-        help="rewards that are summed before a value is bootstrapped",
+        check=_check_n_step,
+        help="rewards that are summed before a value is bootstrapped; [least, most]: drawn for each row",
     )
     replay_buffer_config: dict[str, Any] = field(
         dict(DEFAULTS),

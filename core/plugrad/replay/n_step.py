@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from plugrad.returns import n_step_returns
 from plugrad.types import Array
 
 
-def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, Array]:
+def transitions(episode: SingleAgentEpisode, n: int | Array, gamma: float) -> dict[str, Array]:
     """One row per step: the `n` steps from it on as one transition, fewer where the episode ends before.
 
     Source: Sutton and Barto (2018), "Reinforcement Learning: An Introduction", equation 7.1, without the value at the
@@ -20,7 +21,7 @@ def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, 
 
     Args:
         episode: T steps.
-        n: steps per row, at least 1.
+        n: steps per row, at least 1; an int array [T] has a number for each.
         gamma: discount per step.
 
     Returns:
@@ -49,7 +50,12 @@ def _masks(episode: SingleAgentEpisode, ends: Array) -> dict[str, Array]:
     return masks
 
 
-def _sums(rewards: Array, gamma: float, n: int) -> Array:
+def _sums(rewards: Array, gamma: float, n: int | Array) -> Array:
+    if not isinstance(n, int):
+        sums = np.zeros(len(rewards), np.float32)
+        for each in np.unique(n).tolist():
+            sums[n == each] = _sums(rewards, gamma, each)[n == each]
+        return sums
     return rewards.astype(np.float32) if n == 1 else n_step_returns(rewards, gamma, n)
 
 
@@ -57,13 +63,16 @@ class NStepTransitions:
     """Transitions of episodes that come in chunks: the last `n - 1` steps of a running one wait for the next chunk.
 
     Args:
-        n: steps per row.
+        n: steps per row; `[least, most]`: each row has a number of its own between them, both included, with equal
+            probabilities. It follows from the seed, the episode and the step, so that a resumed run draws the same.
         gamma: discount per step.
+        seed: of these numbers.
     """
 
-    def __init__(self, n: int, gamma: float) -> None:
-        self._n = n
+    def __init__(self, n: int | Sequence[int], gamma: float, seed: int = 0) -> None:
+        self._least, self._n = (n, n) if isinstance(n, int) else n
         self._gamma = gamma
+        self._seed = seed
         self._waiting: dict[str, SingleAgentEpisode] = {}
 
     def __call__(
@@ -84,7 +93,7 @@ class NStepTransitions:
             id_ = str(chunk.id_)
             before = self._waiting.pop(id_, None)  # a lost life may begin another chunk of the same id
             whole = _joined(before, chunk) if before is not None and _follows(chunk, before) else chunk
-            rows.append(transitions(whole, self._n, self._gamma))
+            rows.append(transitions(whole, self._numbers(whole), self._gamma))
             if not whole.is_done and self._n > 1:
                 ready = max(0, len(whole) - self._n + 1)
                 rows[-1] = {name: values[:ready] for name, values in rows[-1].items()}
@@ -97,6 +106,19 @@ class NStepTransitions:
             return rows[0]
         names = [name for name in rows[0] if all(name in each for each in rows)]
         return {name: np.concatenate([each[name] for each in rows]) for name in names}
+
+    def _numbers(self, episode: SingleAgentEpisode) -> int | Array:
+        """The steps of each row of an episode, by a hash: splitmix64 (Steele 2014, doi:10.1145/2660193.2660195)."""
+        if self._least == self._n:
+            return self._n
+        first = (self._seed + (crc32(str(episode.id_).encode()) << 24) + (episode.t_started or 0)) % 2**64
+        mixed = np.uint64(first) + np.arange(1, len(episode) + 1, dtype=np.uint64)
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+        span = np.uint64(self._n - self._least + 1)
+        return self._least + (mixed % span).astype(np.int64)
 
     def get_state(self) -> dict[str, Any]:
         """The steps that wait, by episode."""

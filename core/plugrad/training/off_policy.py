@@ -189,7 +189,8 @@ class OffPolicyTraining(Training):
         if module_id in self._buffers:
             return
         config = self.config.get_config_for_module(module_id)
-        self._transitions[module_id] = NStepTransitions(config.n_step, config.gamma)
+        key = int(stream(config.seed, "n_step", module_id).integers(2**63))
+        self._transitions[module_id] = NStepTransitions(config.n_step, config.gamma, key)
         rng = stream(config.seed, "replay", module_id)
         parts = self._stored_parts(module_id)
         self._buffers[module_id] = make_buffer(config.replay_buffer_config, rng, parts)
