@@ -192,6 +192,31 @@ def test_spaces_of_older_classes_of_rllib():
     assert spaces["default_policy"] == (gym.spaces.Box(0, 99, (2,)), gym.spaces.Discrete(9))
 
 
+class SpacesByMethods(Scripted):
+    """The spaces are asked for by the methods of RLlib's `MultiAgentEnv`, which a class may override."""
+
+    observation_spaces = action_spaces = None
+
+    def get_observation_space(self, agent_id):
+        return gym.spaces.Box(0, 99, (2,))
+
+    def get_action_space(self, agent_id):
+        return gym.spaces.Discrete(3 + AGENTS.index(agent_id))
+
+
+def test_spaces_by_the_methods_of_rllibs_environments():
+    own = {f"p{agent}": agent for agent in AGENTS}
+    config = Settings(
+        env=SpacesByMethods,
+        env_config={"script": []},
+        policies=list(own),
+        agent_to_module={agent: module_id for module_id, agent in own.items()},
+    )
+    found = get_module_spaces(config)
+    for module_id, agent in own.items():
+        assert found[module_id] == (gym.spaces.Box(0, 99, (2,)), gym.spaces.Discrete(3 + AGENTS.index(agent)))
+
+
 class Turns:
     """PettingZoo's interface of turns: `a` terminates at step 5, and `b` goes on alone until it is truncated at step 8.
 
