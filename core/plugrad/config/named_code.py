@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from plugrad.importing.names import is_local_plugin
+from plugrad.importing.names import is_local_plugin, name_of_unnamed, name_to_save
 from plugrad.importing.trusted_names import MODULE, NOTHING, reason_against
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 
@@ -47,6 +47,21 @@ def names_in_list(value: Any) -> Iterator[str]:
         name = each[0] if isinstance(each, list) and each else each
         if isinstance(name, str):
             yield name
+
+
+def with_names(config: Any) -> Any:
+    """A config whose functions and classes are all named: those that no other process can import by what they are.
+
+    Whoever builds from a checkpoint gives functions and classes anew, since it imports no code. So it needs no name by
+    which one could be imported, and what a lambda is called, "module:<lambda>", says enough.
+    """
+    values = {name: getattr(config, name) for name, info in type(config).fields().items() if info.importable}
+    names = {
+        name: name_of_unnamed(each)
+        for name, each in values.items()
+        if callable(each) and name_to_save(each) is None
+    }
+    return config.changed(**names) if names else config
 
 
 def untrusted(config: Any) -> Iterator[tuple[NamedCode, str]]:

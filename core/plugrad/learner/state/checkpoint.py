@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from plugrad.config.named_code import with_names
 from plugrad.config.rules import without_ineffective_overrides
 from plugrad.config.serialize import decode, decode_field
 from plugrad.config.size_limits import check_size
@@ -20,7 +21,6 @@ from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import CheckpointError, ConfigError, PlugradError, RestoreMismatchError
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import owner_of
-from plugrad.importing.names import name_of_unnamed, name_to_save
 from plugrad.learner.state.state import oldest_reader
 from plugrad.module_spec import spaces_of, specs_of
 from plugrad.networks.inputs import uint8_rules_differ
@@ -52,7 +52,7 @@ def metadata_of(learner: "Learner", config: Any, *, kind: str) -> dict[str, Any]
     Returns:
         JSON data.
     """
-    written = _with_names(config).to_dict()
+    written = with_names(config).to_dict()
     return {
         "kind": kind,
         "backend": config.backend,
@@ -64,25 +64,10 @@ def metadata_of(learner: "Learner", config: Any, *, kind: str) -> dict[str, Any]
     }
 
 
-def _with_names(config: Any) -> Any:
-    """A config whose functions and classes are all named: those that no other process can import by what they are.
-
-    Whoever builds from a checkpoint gives functions and classes anew, since it imports no code. So it needs no name by
-    which one could be imported, and what a lambda is called, "module:<lambda>", says enough.
-    """
-    values = {name: getattr(config, name) for name, info in type(config).fields().items() if info.importable}
-    unnamed = {name: each for name, each in values.items() if callable(each) and name_to_save(each) is None}
-    return (
-        config.changed(**{name: name_of_unnamed(each) for name, each in unnamed.items()})
-        if unnamed
-        else config
-    )
-
-
 def warn_of_unwritable(config: Any) -> None:
     """Warn, at the user's line, of a setting with which nothing can be saved, such as a lambda in `env_wrappers`."""
     try:
-        _with_names(config).to_dict()
+        with_names(config).to_dict()
     except ConfigError as error:
         warn_at_users_line(f"{error}. Until then save_to_path raises this error")
 
