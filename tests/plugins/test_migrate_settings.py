@@ -139,6 +139,35 @@ def test_a_setting_is_rewritten_with_its_arguments_or_named(theirs: str, ours: s
     )
 
 
+@pytest.mark.parametrize(
+    ("program", "note"),
+    [
+        (
+            "config = PPOConfig().training(learner_config_dict={'a': 1, **more})",
+            "2: learner_config_dict: **more was deleted: its keys are fields of the config class",
+        ),
+        (
+            "algo = PPOConfig().build()\nalgo.save('here', prevent_upload=True)",
+            "3: .save_to_path: prevent_upload=True was deleted: it takes the path alone",
+        ),
+    ],
+)
+def test_what_goes_with_another_thing_is_named_too(program: str, note: str) -> None:
+    assert rewritten(f"{PPO}{program}\n")[1] == [note]
+
+
+def test_methods_of_target_networks_that_go_are_named() -> None:
+    begin = "from ray.rllib.core.rl_module.apis import TargetNetworkAPI\n"
+    text, notes = rewritten(
+        f"{begin}class Mine(TargetNetworkAPI):\n    def make_target_networks(self):\n        pass\n    a = 1\n"
+    )
+    assert text == "class Mine:\n    a = 1\n"
+    assert notes == [
+        "2: class Mine: make_target_networks was deleted: plugrad keeps target networks itself; which parameters have "
+        "them is get_target_parameters of the algorithm"
+    ]
+
+
 # --- connectors ---
 
 PIECES = "from ray.rllib.connectors.env_to_module import FlattenObservations, FrameStackingEnvToModule, MeanStdFilter\n"

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 import libcst as cst
 
+from plugrad_rllib.migrate.code import code
 from plugrad_rllib.migrate.program import Program
 
 RENAMED: Mapping[str, str] = MappingProxyType(
@@ -50,12 +51,13 @@ _OF_SAVED = ["path", "checkpoint"]
 _FOLDER = '"checkpoint"'
 
 
-def rewrite(program: Program, node: cst.BaseExpression) -> cst.BaseExpression:
+def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseExpression:
     """Give a method of an algorithm its name here.
 
     Args:
         program: what is known of the file.
         node: a part of its tree.
+        line: where it stood, from 1.
 
     Returns:
         What takes its place.
@@ -66,6 +68,10 @@ def rewrite(program: Program, node: cst.BaseExpression) -> cst.BaseExpression:
         return node
     name = RENAMED[node.func.attr.value]
     args = [each.with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT) for each in node.args[:1]]
+    if len(node.args) > 1:
+        dropped = ", ".join(code(each).rstrip(",") for each in node.args[1:])
+        text = f".{name}: {dropped} was deleted: it takes the path alone"
+        program.notes.add(line, text, "docs/checkpoints.md")
     if not args and name == "save_to_path":
         args = [cst.Arg(cst.SimpleString(_FOLDER))]  # RLlib's own choice is a folder of Ray's
     return node.with_changes(func=node.func.with_changes(attr=cst.Name(name)), args=args)

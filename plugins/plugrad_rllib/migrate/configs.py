@@ -360,6 +360,10 @@ def _own_settings(program: Program, arg: cst.Arg, line: int) -> list[tuple[str, 
         return []
     program.needed.add(("dataclasses", "dataclass", "dataclass"))
     pairs = [each for each in arg.value.elements if isinstance(each, cst.DictElement)]
+    for each in arg.value.elements:
+        if not isinstance(each, cst.DictElement):
+            text = f"learner_config_dict: {code(each).rstrip(',')} was deleted: its keys are fields of the config class"
+            program.notes.add(line, text)
     return [
         ("training", arg.with_changes(keyword=cst.Name(string(each.key) or code(each.key)), value=each.value))
         for each in pairs

@@ -114,12 +114,13 @@ def without_decorator(program: Program, node: cst.Decorator) -> cst.Decorator | 
     return cst.RemoveFromParent() if program.imported.get(name or "") in NOT_NEEDED else node
 
 
-def without_bases(program: Program, node: cst.ClassDef) -> cst.ClassDef:
+def without_bases(program: Program, node: cst.ClassDef, line: int) -> cst.ClassDef:
     """Take out RLlib's mixins, `MultiAgentEnv`, and what makes target networks.
 
     Args:
         program: what is known of the file.
         node: a part of its tree.
+        line: where it stood, from 1.
 
     Returns:
         What takes its place.
@@ -131,6 +132,17 @@ def without_bases(program: Program, node: cst.ClassDef) -> cst.ClassDef:
             body=node.body.with_changes(body=[*node.body.body, cst.parse_statement(VALUES)])
         )
     if "TargetNetworkAPI" in of_rllib:
+        gone = [
+            each.name.value
+            for each in node.body.body
+            if isinstance(each, cst.FunctionDef) and each.name.value in OF_TARGET_NETWORKS
+        ]
+        if gone:
+            text = (
+                f"class {node.name.value}: {', '.join(gone)} was deleted: plugrad keeps target networks itself; "
+                "which parameters have them is get_target_parameters of the algorithm"
+            )
+            program.notes.add(line, text, "docs/off-policy.md")
         body = [
             each
             for each in node.body.body

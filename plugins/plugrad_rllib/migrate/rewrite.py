@@ -104,7 +104,7 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         """Take out RLlib's mixins; see libcst."""
-        return imports.without_bases(self.program, updated_node)
+        return imports.without_bases(self.program, updated_node, self.line(original_node))
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
@@ -161,7 +161,7 @@ class _Rewriter(cst.CSTTransformer):
         found = environments.unwrapped(self.program, call)
         if isinstance(found, cst.Call):
             found = configs.own_setting_or(self.program, found)
-        found = results.read(self.program, algorithms.rewrite(self.program, found), line)
+        found = results.read(self.program, algorithms.rewrite(self.program, found, line), line)
         return in_parentheses(configs.rewrite(self.program, found, line), updated_node)
 
     def leave_SimpleStatementLine(
