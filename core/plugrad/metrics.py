@@ -90,7 +90,7 @@ class Metrics:
         """
         module_id, *names = (ALL_MODULES, key) if isinstance(key, str) else key
         name = "/".join(names)
-        if reduce in (None, "mean"):
+        if reduce is None or reduce == "mean":
             self.register(module_id, name, value)
             return
         if reduce not in _REDUCTIONS or self.is_in_step:

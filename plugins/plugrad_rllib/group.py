@@ -59,7 +59,8 @@ class OlderLearnerGroup:
     def _learner(self: Any) -> Learner | None:
         """The learner of this process; None if the learners are remote."""
         warn_older("LearnerGroup._learner", "foreach_learner(function)")
-        return None if self.is_remote else self._learners.learner  # type: ignore[no-any-return]
+        learner: Learner | None = None if self.is_remote else self._learners.learner
+        return learner
 
     def update_from_episodes(self, episodes: Sequence[Any], **settings: Any) -> ResultsList:
         """`update(episodes=episodes, **settings)`."""
