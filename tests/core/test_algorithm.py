@@ -12,13 +12,14 @@ import gymnasium as gym
 import pytest
 from click.testing import CliRunner
 from gymnasium.envs.classic_control import CartPoleEnv
+from learning import digest
 
 from plugrad import hookimpl
 from plugrad.algorithm import Algorithm
 from plugrad.cli import main
 from plugrad.errors import ConfigError, LearnerGroupDeadError, RestoreMismatchError
 from plugrad.training import OnPolicyTraining
-from plugrad_ppo import PPOConfig
+from plugrad_ppo import PPOConfig, PPOLearner
 
 LISTENER = """
 from pathlib import Path
@@ -272,6 +273,23 @@ def test_what_cannot_be_saved_is_a_warning_when_it_is_built(tmp_path):
     with pytest.raises(ConfigError, match=r"env_wrappers\[0\] cannot be written"):
         algorithm.save_to_path(tmp_path / "saved")
     algorithm.stop()
+
+
+def test_a_learner_of_a_class_without_a_name_is_built_by_that_class(tmp_path):
+    class Mine(PPOLearner):
+        """Defined in a function."""
+
+    config = (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .framework("numpy")
+        .rl_module(model_config={"fcnet_hiddens": [2]})
+    )
+    learner = config.learners(learner_class=Mine).build_learner()
+    learner.save_to_path(tmp_path)
+    again = Mine.from_checkpoint(tmp_path)
+    assert type(again) is again.config.learner_class is Mine
+    assert digest(again.get_state()) == digest(learner.get_state())
 
 
 def test_functions_without_a_name_are_saved_as_what_they_are_called_and_given_anew(tmp_path):

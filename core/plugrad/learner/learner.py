@@ -708,6 +708,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             given.append("rl_module_spec")
         with config_to_build(path, kind="learner", backend=backend, given=given) as config:
             config = config.learners(num_learners=0)  # a single learner, even if a group saved
+            if "<" in str(config.learner_class):  # what a class without a name is called
+                config = config.learners(learner_class=cls)
             learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
             learner.build()
         learner.restore_from_path(path)
