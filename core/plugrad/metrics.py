@@ -86,7 +86,7 @@ class Metrics:
             window: ignored: each update has its own results.
 
         Raises:
-            LossError: `reduce` is anything else, or another than "mean" inside a step, where a value is not a scalar.
+            LossError: `reduce` is anything else; or inside a step, where it is not "mean" or a value is not a scalar.
         """
         module_id, *names = (ALL_MODULES, key) if isinstance(key, str) else key
         name = "/".join(names)

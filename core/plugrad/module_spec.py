@@ -54,7 +54,7 @@ class RLModuleSpec:
             ConfigError: it was made of a model (`torch.nn.Module`, Keras, flax), whose class it does not know.
         """
         is_network = getattr(module, "network", None) is not None
-        if not is_network and type(module).__module__.startswith("plugrad_"):
+        if not is_network and module.class_name != type(module).__name__:
             raise ConfigError(
                 f"RLModuleSpec.from_module(): this {type(module).__name__} was made of a model: give the model's "
                 "class, RLModuleSpec(module_class=YourModel)"

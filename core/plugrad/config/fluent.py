@@ -30,10 +30,10 @@ def given(settings: dict[str, Any], **positional: Any) -> dict[str, Any]:
 class FluentConfig:
     """A frozen config that returns changed copies; `Config` declares the settings."""
 
-    def __new__(cls, *given: Any, **settings: Any) -> Self:  # noqa: D102
-        if given:
+    def __new__(cls, *positional: Any, **settings: Any) -> Self:  # noqa: D102
+        if positional:  # in RLlib the class of an algorithm
             raise ConfigError(
-                f"{cls.__name__}() takes settings by their names, got {given!r}.{hint_for('algo_class')}"
+                f"{cls.__name__}() takes settings by their names, got {positional!r}.{hint_for('algo_class')}"
             )
         _refuse_unknown(cls, settings, call=f"{cls.__name__}()")
         # The dataclass decorator gives each frozen class its own __setattr__, whose error has no hint.

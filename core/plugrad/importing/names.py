@@ -81,6 +81,11 @@ def name_of_unnamed(value: Any) -> str:
     return f"{module if isinstance(module, str) else type(value).__module__}:{named}"
 
 
+def is_unnamed(name: Any) -> bool:
+    """Whether a name is what `name_of_unnamed` says."""
+    return isinstance(name, str) and "<" in name
+
+
 def _name_of_variable(value: FunctionType) -> str | None:
     """The name of a variable of an imported module; of several the one in an installed package, and the shortest."""
     if value not in _variables:
@@ -137,12 +142,12 @@ def in_main_by_value(value: Any, *, where: str) -> Any:
         where: the setting that has it, for the error.
 
     Returns:
-        The value with objects in place of names `"__main__:Name"`; a name with "<" is of none (`name_of_unnamed`).
+        The value with objects in place of names `"__main__:Name"`; one that `is_unnamed` stays.
 
     Raises:
         ConfigError: `__main__` has no such attribute.
     """
-    if isinstance(value, str) and value.startswith("__main__:") and "<" not in value:
+    if isinstance(value, str) and value.startswith("__main__:") and not is_unnamed(value):
         return resolve_name(value, where=where)
     if type(value) in (list, tuple):
         return type(value)(in_main_by_value(each, where=where) for each in value)

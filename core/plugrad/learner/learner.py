@@ -31,6 +31,7 @@ from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.manager import HookManager, Plugin, bind_hooks
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
+from plugrad.importing.names import is_unnamed
 from plugrad.learner.acting.actor import Actor, make_policy, warn_without_statistics
 from plugrad.learner.modules import add_remove as modules
 from plugrad.learner.modules.build import (
@@ -708,7 +709,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             given.append("rl_module_spec")
         with config_to_build(path, kind="learner", backend=backend, given=given) as config:
             config = config.learners(num_learners=0)  # a single learner, even if a group saved
-            if "<" in str(config.learner_class):  # what a class without a name is called
+            if is_unnamed(config.learner_class):
                 config = config.learners(learner_class=cls)
             learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
             learner.build()

@@ -362,7 +362,7 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
         rl_module_specs: Mapping[ModuleID, RLModuleSpec] | None = None,
     ) -> None:
         built = {module_id: spec.build() for module_id, spec in (rl_module_specs or {}).items()}
-        self.by_id = {**(modules or {}), **built}
+        self.by_id: dict[ModuleID, RLModule] = {**(modules or {}), **built}
         self._of_learner = False
 
     def of_learner(self) -> Self:

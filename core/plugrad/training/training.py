@@ -123,6 +123,12 @@ class OnPolicyTraining(Training):
             return {}
         return {f"env_runners/{name}": number for name, number in (earlier + self._counts()).items()}
 
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """See `Training`; what was sampled before counts no more."""
+        super().set_state(state)
+        self._has_sampled = False
+        self._earlier.clear()
+
     def _sample(self) -> list[Any]:
         if self._has_sampled:
             self._earlier += self._counts()

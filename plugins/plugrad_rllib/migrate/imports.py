@@ -151,8 +151,8 @@ def without_bases(program: Program, node: cst.ClassDef, line: int) -> cst.ClassD
         node = node.with_changes(body=node.body.with_changes(body=body))
     if "MultiAgentEnv" in of_rllib:
         node = node.with_changes(body=environments.with_possible_agents(node.body))
-    gone = {*NOT_NEEDED, "MultiAgentEnv"}
-    bases = [each for each in node.bases if program.imported.get(name_of(each.value) or "") not in gone]
+    removed = {*NOT_NEEDED, "MultiAgentEnv"}
+    bases = [each for each in node.bases if program.imported.get(name_of(each.value) or "") not in removed]
     if len(bases) == len(node.bases):
         return node
     if not bases:
