@@ -211,13 +211,42 @@ def test_the_pieces_of_a_connector_are_settings_one_by_one_or_named(
 
 
 @pytest.mark.parametrize(
-    "maker", ["(lambda env: MeanStdFilter()) if use else None", "make()", "functools.partial(f)"]
+    "maker",
+    [
+        "(lambda env: MeanStdFilter()) if use else other",
+        "lambda env: MeanStdFilter() if use else None",
+        "make()",
+        "functools.partial(f)",
+    ],
 )
 def test_pieces_that_depend_on_the_program_are_not_guessed(maker: str) -> None:
     program = f"{PPO}{PIECES}config = PPOConfig().env_runners(env_to_module_connector={maker})\n"
     line, (note,) = last(program)
     assert line == "config = PPOConfig.rllib_defaults()"
     assert note.startswith("env_to_module_connector=... was deleted: which pieces it makes depends on")
+
+
+PIECES_ON_A_CONDITION = "    def pieces(env):\n        return FrameStackingEnvToModule(num_frames=n)\n"
+
+
+@pytest.mark.parametrize(
+    ("made", "maker", "ours"),
+    [
+        (
+            "",
+            "(lambda env: MeanStdFilter()) if use else None",
+            "normalize_observations=True if use else False",
+        ),
+        (
+            f"if use:\n{PIECES_ON_A_CONDITION}",
+            "None if not use else pieces",
+            "frame_stack=None if not use else n",
+        ),
+    ],
+)
+def test_pieces_on_a_condition_are_settings_on_that_condition(made: str, maker: str, ours: str) -> None:
+    program = f"{PPO}{PIECES}{made}config = PPOConfig().env_runners(env_to_module_connector={maker})\n"
+    assert last(program) == (f"config = PPOConfig.rllib_defaults().env_runners({ours})", [])
 
 
 MAKERS = ["def pieces(env):\n    return [MeanStdFilter()]", "pieces = lambda env: MeanStdFilter()"]

@@ -1,7 +1,7 @@
 """Connectors: the pieces that a program's function makes, one by one; what is a setting here is set, others are named.
 
 A function that a connector is given by is read, not called: a lambda, or a function of the file that only returns its
-pieces. What it returns on a condition is not known, and is left to whoever reads the note.
+pieces. What it decides itself is not known, and is left to whoever reads the note.
 """
 
 import ast
@@ -11,7 +11,7 @@ import libcst as cst
 
 from plugrad_rllib.migrate import environments
 from plugrad_rllib.migrate.code import code, name_of
-from plugrad_rllib.migrate.program import Program
+from plugrad_rllib.migrate.program import Program, given_maker
 
 OF_ENVIRONMENTS = "env_to_module_connector"
 OF_LEARNERS = "learner_connector"
@@ -20,6 +20,7 @@ _ENVIRONMENTS = "docs/environments.md"
 _WRITE = 'write what it does as a wrapper of the environment: env_wrappers=["package.module:Wrapper"]'
 _CLIP = "10.0"
 """RLlib's default, and the limit here."""
+_DEFAULTS = {"normalize_observations": "False", "frame_stack": "None"}
 
 
 def env_runner_settings(program: Program, arg: cst.Arg, line: int) -> list[cst.Arg]:
@@ -35,7 +36,8 @@ def env_runner_settings(program: Program, arg: cst.Arg, line: int) -> list[cst.A
     """
     if code(arg.value) == "None":
         return []
-    pieces = pieces_of(program, _expression(arg.value))
+    maker = _expression(arg.value)
+    pieces = pieces_of(program, maker)
     if pieces is None:
         text = (
             f"{OF_ENVIRONMENTS}=... was deleted: which pieces it makes depends on what the program does. "
@@ -49,6 +51,10 @@ def env_runner_settings(program: Program, arg: cst.Arg, line: int) -> list[cst.A
         setting, lost = _setting_of(program, piece)
         if setting is not None:
             name, value = setting
+            if isinstance(maker, ast.IfExp):  # `f if condition else None`, or the other way round
+                values = (value, _DEFAULTS[name])
+                first, second = values if given_maker(maker) is maker.body else values[::-1]
+                value = f"{first} if {ast.unparse(maker.test)} else {second}"
             found.append(arg.with_changes(keyword=cst.Name(name), value=cst.parse_expression(value)))
         if lost is not None:
             program.notes.add(line, f"{OF_ENVIRONMENTS}: {lost}", _ENVIRONMENTS)
@@ -157,11 +163,12 @@ def pieces_of(program: Program, maker: ast.expr) -> Sequence[ast.expr] | None:
 
     Args:
         program: what is known of the file.
-        maker: the function: a lambda, or the name of a function of the file.
+        maker: the function: a lambda, or the name of a function of the file; or one of them on a condition, else None.
 
     Returns:
         The expressions that make the pieces; None: it cannot be read off.
     """
+    maker = given_maker(maker)
     if isinstance(maker, ast.Name):
         returned = program.returned.get(maker.id)
     else:
@@ -208,7 +215,9 @@ def of_evaluation(program: Program, arg: cst.Arg, line: int) -> list[cst.Arg]:
                 value = environments.as_keywords(program, env, value)
             found.append(arg.with_changes(keyword=cst.Name(f"evaluation_{name}"), value=value))
         elif (name, code(value)) != ("explore", "False"):
-            text = f"evaluation(evaluation_config=...): {name}={code(value)} was deleted: "
+            text = (
+                f"evaluation(evaluation_config=...): {name}={ast.unparse(_expression(value))} was deleted: "
+            )
             is_acting = name in ("explore", "exploration_config")
             text += (
                 "evaluation acts without exploration"

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -109,7 +110,7 @@ def read_program(tree: ast.AST) -> Program:
             program.methods |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             program.uses.setdefault(node.id, []).append(node.lineno)
-    _look_at_functions(program, tree, nodes)
+    _look_at_functions(program, nodes)
     for node in nodes:
         if isinstance(node, ast.Call):
             _look_at_call(program, node)
@@ -122,23 +123,37 @@ def read_program(tree: ast.AST) -> Program:
     return program
 
 
-def _look_at_functions(program: Program, tree: ast.AST, nodes: Sequence[ast.AST]) -> None:
+def _look_at_functions(program: Program, nodes: Sequence[ast.AST]) -> None:
     """Find the functions of the file that only return something, and those that only make connectors."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+    number: Counter[str] = Counter(program.methods)
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            number[node.name] += 1
             body = [each for each in node.body if not _is_docstring(each)]
             if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
                 program.returned[node.name] = body[0].value
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-            program.returned |= {
-                each.id: node.value.body for each in node.targets if isinstance(each, ast.Name)
-            }
-    given = [
-        node.value.id
-        for node in nodes
-        if isinstance(node, ast.keyword) and node.arg in CONNECTORS and isinstance(node.value, ast.Name)
-    ]
+            for each in node.targets:
+                number[ast.unparse(each)] += 1
+                program.returned[ast.unparse(each)] = node.value.body
+    for name, times in number.items():
+        if times > 1:  # which of them is meant is not known
+            program.returned.pop(name, None)
+    makers = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg in CONNECTORS]
+    given = [each.id for each in map(given_maker, makers) if isinstance(each, ast.Name)]
     program.only_connectors = {name for name in given if given.count(name) == len(program.uses[name])}
+
+
+def given_maker(maker: ast.expr) -> ast.expr:
+    """`f` of `f if condition else None` and of `None if condition else f`; of anything else itself.
+
+    Args:
+        maker: what a connector is given by.
+    """
+    if not isinstance(maker, ast.IfExp):
+        return maker
+    branches = [each for each in (maker.body, maker.orelse) if ast.unparse(each) != "None"]
+    return branches[0] if len(branches) == 1 else maker
 
 
 def _is_docstring(node: ast.stmt) -> bool:

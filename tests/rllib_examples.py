@@ -1,0 +1,80 @@
+"""Runs RLlib's own examples after `plugrad migrate`, without RLlib, and writes down which of them run.
+
+    python tests/rllib_examples.py SITE-PACKAGES/ray/rllib/examples FOLDER [PART_OF_A_NAME ...] > LIST.json
+
+The examples are copied to FOLDER as a package `rllib_examples`, in which they import each other, and migrated there.
+Each one that is a program is run for two iterations in a process where `ray.rllib` cannot be imported. Those of the old
+API stack are left out. The list in `tests/data/rllib_examples.json` is of RLlib 2.60.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from plugrad_rllib.migrate.rewrite import migrate
+
+SECONDS = 150
+"""The longest time that an example may take."""
+RUN = """
+import runpy, sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name == "ray.rllib" or name.startswith("ray.rllib."):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+sys.argv[:] = sys.argv[1:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
+
+def migrated(examples: Path, folder: Path) -> dict[str, list[str]]:
+    """Write the examples, migrated, as a package below a folder; `{program: migrate's notes}`."""
+    programs = {}
+    for path in sorted(examples.rglob("*.py")):
+        name = str(path.relative_to(examples))
+        if name.startswith("_old_api_stack"):
+            continue
+        source = path.read_text()
+        text, notes = migrate(source)
+        target = folder / "rllib_examples" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(re.sub(r"\bray\.rllib\.examples\b", "rllib_examples", text))
+        if "__main__" in source:
+            programs[name] = [f"{note.line}: {note.text}" for note in notes]
+    return programs
+
+
+def outcome(folder: Path, name: str) -> str:
+    """What becomes of a program that is asked for two iterations: "runs", or the last line of its error."""
+    module = "rllib_examples." + name.removesuffix(".py").replace("/", ".")
+    command = [sys.executable, "-c", RUN, module, "--stop-iters", "2"]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        if "unrecognized arguments: --stop-iters" in done.stderr:
+            done = subprocess.run(
+                command[:-2], cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+    except subprocess.TimeoutExpired:
+        return f"no end after {SECONDS} s"
+    if done.returncode == 0:
+        return "runs"
+    lines = [each for each in done.stderr.splitlines() if re.match(r"[\w.]+(Error|Exception|Exit)\b", each)]
+    return (lines or done.stderr.splitlines() or [f"exit status {done.returncode}"])[-1]
+
+
+if __name__ == "__main__":
+    examples, folder, *parts = sys.argv[1:]
+    notes = migrated(Path(examples), Path(folder))
+    found = {}
+    for name in notes:
+        if not parts or any(part in name for part in parts):
+            found[name] = {"outcome": outcome(Path(folder), name), "notes": notes[name]}
+            print(f"{name}: {found[name]['outcome']}", file=sys.stderr, flush=True)
+    print(f"{sum(each['outcome'] == 'runs' for each in found.values())} of {len(found)} run", file=sys.stderr)
+    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
