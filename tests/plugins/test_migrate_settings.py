@@ -333,6 +333,21 @@ def test_settings_of_networks_are_dicts_wherever_they_are_named() -> None:
     assert notes == []
 
 
+def test_names_of_columns_and_of_an_environments_state_are_those_here() -> None:
+    program = (
+        "from ray.rllib.env.multi_agent_env import ENV_STATE\n"
+        "from ray.rllib.policy.sample_batch import SampleBatch\n"
+        "from ray.tune.result import TRAINING_ITERATION\n"
+        "a = batch[SampleBatch.NEXT_OBS], obs[ENV_STATE], results[TRAINING_ITERATION]\n"
+    )
+    line, notes = last(program)
+    assert line == 'a = batch[Columns.NEXT_OBS], obs["state"], results["training_iteration"]'
+    assert notes == []
+    text, (note,) = rewritten(f"{program}b = SampleBatch({{SampleBatch.OBS: x}}), SampleBatch.AGENT_INDEX\n")
+    assert text.splitlines()[-1] == "b = SampleBatch({Columns.OBS: x}), SampleBatch.AGENT_INDEX"
+    assert note == "2: SampleBatch of RLlib is used here, and was left: plugrad has no such name"
+
+
 def test_settings_of_a_learner_are_read_with_their_defaults() -> None:
     program = (
         f"{PPO}config = PPOConfig().training(learner_config_dict={{'a': 1.0}})\n"

@@ -99,6 +99,7 @@ REWRITTEN = frozenset(
         "register_env",
         "make_target_network",
         "run_rllib_example_script_experiment",
+        "SampleBatch",
         "try_import_tf",
         "try_import_torch",
     }
@@ -109,6 +110,7 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
     {
         "ENTROPY_KEY": "entropy",
         "ENV_RUNNER_RESULTS": "env_runners",
+        "ENV_STATE": "state",
         "EVALUATION_RESULTS": "evaluation",
         "LEARNER_RESULTS": "learners",
         "LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY": "curr_entropy_coeff",
@@ -116,6 +118,7 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
         "LEARNER_RESULTS_KL_KEY": "mean_kl_loss",
         "LEARNER_RESULTS_VF_LOSS_UNCLIPPED_KEY": "vf_loss_unclipped",
         "POLICY_LOSS_KEY": "policy_loss",
+        "TRAINING_ITERATION": "training_iteration",
         "VF_LOSS_KEY": "vf_loss",
         **{
             f"{name.upper()}_KEY": name
@@ -149,7 +152,7 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
         },
     }
 )
-"""Names of RLlib's metrics, which are plain strings here."""
+"""Names of RLlib's metrics and keys, which are plain strings here."""
 
 INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from plugrad_rllib.migrate.names import CONSTANTS
 from plugrad_rllib.migrate.notes import Notes
 from plugrad_rllib.migrate.settings import SECTIONS
 
-OF_RLLIB = re.compile(r"ray\.rllib(\.|$)|ray\.tune\.registry$|ray\.tune$")
+OF_RLLIB = re.compile(r"ray\.rllib(\.|$)|ray\.tune(\.registry|\.result)?$")
 """Modules whose names are replaced."""
 
 OWN_CODE = frozenset({"learner_class", "learner_config_dict", "learner_connector"})

@@ -2,8 +2,9 @@
 
 import libcst as cst
 
+from plugrad.columns import Columns
 from plugrad_rllib.migrate.code import as_one, code, expression_statement, name_of, name_of_method, string
-from plugrad_rllib.migrate.names import CONSTANTS
+from plugrad_rllib.migrate.names import CONSTANTS, HERE
 from plugrad_rllib.migrate.program import Program
 
 _GROUPS = ("env_runners", "evaluation", "learners")
@@ -55,6 +56,25 @@ def constant(program: Program, node: cst.Name) -> cst.BaseExpression:
     if name == "DefaultModelConfig":
         return cst.Name("dict")
     return cst.SimpleString(f'"{CONSTANTS[name]}"') if name in CONSTANTS else node
+
+
+def column(program: Program, node: cst.Attribute) -> cst.Attribute:
+    """`SampleBatch.OBS` as `Columns.OBS`.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+
+    Returns:
+        What takes its place.
+    """
+    is_of_batches = (
+        isinstance(node.value, cst.Name) and program.imported.get(node.value.value) == "SampleBatch"
+    )
+    if not is_of_batches or node.attr.value not in vars(Columns):
+        return node
+    program.needed.add((*HERE["Columns"], "Columns"))
+    return node.with_changes(value=cst.Name("Columns"))
 
 
 def text_in_string(

@@ -149,8 +149,9 @@ class _Rewriter(cst.CSTTransformer):
             self.program.notes.add(self.line(node), text, "docs/networks.md")
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> "BaseExpression":
-        """Take the path from what saving returned; see libcst."""
-        return in_parentheses(algorithms.saved_path(without_parentheses(updated_node)), updated_node)
+        """Replace names of columns, and take the path from what saving returned; see libcst."""
+        found = results.column(self.program, without_parentheses(updated_node))
+        return in_parentheses(algorithms.saved_path(found), updated_node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> "BaseExpression":
         """Rewrite configs, algorithms and environments; see libcst."""
