@@ -369,6 +369,9 @@ def test_the_result_of_the_examples_helper_keeps_its_name_and_what_it_lacks_is_n
     assert text.endswith("algorithm.stop()\ngrid = results\n")
     assert 'parser.add_argument("--stop-iters", default=3, type=int)\n' in text
     assert 'parser.add_argument("--stop-reward", default=100.0, type=float)\n' in text
+    assert "--seed" not in text
+    text, _ = rewritten(program.replace("PPOConfig()", "PPOConfig().debugging(seed=args.seed)"))
+    assert 'parser.add_argument("--seed", default=None, type=int)\n' in text
     assert notes == [
         "5: grid: the last results, no grid of Ray Tune's",
         "5: run_rllib_example_script_experiment(stop={'a': args.stop_reward}): the loop ends after --stop-iters "

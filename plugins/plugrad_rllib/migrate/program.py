@@ -44,6 +44,7 @@ class Program:
         returned: `{function of the file: what it returns}`, of those that do nothing else.
         only_connectors: functions of the file that are named nowhere but as connectors of environments or learners.
         methods: names of methods of the file's classes.
+        attributes: names of attributes of variables that the file reads.
         uses: `{name: the lines that read it}`.
         removed: `{name in the file: (module of RLlib, its name there, line)}`, of imports that were taken out.
         needed: `{(module, name, name in the file)}` to import.
@@ -64,6 +65,7 @@ class Program:
     returned: dict[str, ast.expr] = field(default_factory=dict)
     only_connectors: set[str] = field(default_factory=set)
     methods: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
     uses: dict[str, list[int]] = field(default_factory=dict)
     removed: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     needed: set[tuple[str, str, str]] = field(default_factory=set)
@@ -103,6 +105,7 @@ def read_program(tree: ast.AST) -> Program:
         if isinstance(node, ast.ImportFrom) and OF_RLLIB.match(node.module or ""):
             program.imported |= {alias.asname or alias.name: alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            program.attributes.add(node.attr)
             if node.value.id in RAY_PARTS and node.attr not in ("register_env", "registry"):
                 program.ray_calls.setdefault(node.value.id, node.attr)
         elif isinstance(node, ast.ClassDef):

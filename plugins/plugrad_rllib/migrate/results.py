@@ -31,15 +31,31 @@ _KEYS = {
 _UNKNOWN = "{part}: plugrad has no {key}; there are {keys}"
 _UNCLEAR = '{name}["env_runners"]: what evaluate() returns has its keys without "env_runners"'
 _OPTIONS = {
-    "--algo": '"PPO"',
-    "--env": "None",
-    "--num-agents": "0",
-    "--num-learners": "0",
-    "--num-env-runners": "0",
-    "--stop-iters": "10",
-    "--stop-timesteps": "100000",
-    "--stop-reward": "0.0",
+    "--algo": 'default="PPO"',
+    "--env": "default=None",
+    "--num-agents": "default=0, type=int",
+    "--num-learners": "default=0, type=int",
+    "--num-env-runners": "default=0, type=int",
+    "--stop-iters": "default=10, type=int",
+    "--stop-timesteps": "default=100000, type=int",
+    "--stop-reward": "default=0.0, type=float",
 }
+"""Options that each program with `add_rllib_example_script_args` gets."""
+_OTHER_OPTIONS = {
+    **dict.fromkeys(
+        ("--as-release-test", "--as-test", "--evaluation-parallel-to-training"), 'action="store_true"'
+    ),
+    **dict.fromkeys(("--no-tune", "--old-api-stack"), 'action="store_true"'),
+    **dict.fromkeys(("--evaluation-interval", "--evaluation-num-env-runners"), "default=0, type=int"),
+    **dict.fromkeys(("--num-cpus-per-learner", "--num-gpus-per-learner"), "default=0, type=float"),
+    "--evaluation-duration": "default=10, type=int",
+    "--framework": 'default="torch"',
+    "--num-envs-per-env-runner": "default=1, type=int",
+    "--num-gpus": "default=0, type=int",
+    "--output": "default=None",
+    "--seed": "default=None, type=int",
+}
+"""Options of RLlib's helper that a program gets if it reads them."""
 
 
 def constant(program: Program, node: cst.Name) -> cst.BaseExpression:
@@ -232,11 +248,20 @@ def _parser(
 ) -> cst.FlattenSentinel[cst.BaseStatement]:
     program.needed.add(("argparse", "ArgumentParser", "ArgumentParser"))
     lines = [f"{target} = ArgumentParser()\n"]
-    given = {each.keyword.value: code(each.value) for each in call.args if each.keyword is not None}
-    for option, default in _OPTIONS.items():
-        kind = {"0.0": ", type=float"}.get(default, ", type=int" if default.isdigit() else "")
-        default = given.get(f"default_{option.removeprefix('--stop-')}", default)
-        lines.append(f'{target}.add_argument("{option}", default={default}{kind})\n')
+    given = {
+        f"--stop-{each.keyword.value.removeprefix('default_')}": code(each.value)
+        for each in call.args
+        if each.keyword is not None
+    }
+    others = {
+        option: how
+        for option, how in _OTHER_OPTIONS.items()
+        if option[2:].replace("-", "_") in program.attributes
+    }
+    for option, how in (_OPTIONS | others).items():
+        default, *kind = how.split(", ")
+        how = ", ".join([f"default={given[option]}" if option in given else default, *kind])
+        lines.append(f'{target}.add_argument("{option}", {how})\n')
     return _statements("".join(lines), node)
 
 
