@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from learning import quick_mode
 
 from plugrad import Columns, Learner, RLModuleSpec, numpy_ops
 from plugrad.distributions import DiagGaussian, SquashedGaussian, squashed_gaussian_class
@@ -96,7 +97,7 @@ def squashed_module(backend: str) -> Any:
 
 
 def built(config: Any, backend: str, **kwargs: Any) -> Any:
-    config = config.framework(backend, compile="none").debugging(seed=0)
+    config = config.framework(backend, compile=quick_mode(backend)).debugging(seed=0)
     config = config.environment(
         observation_space=gym.spaces.Box(-np.inf, np.inf, (3,)), action_space=kwargs.pop("action_space", BOX)
     )
@@ -235,7 +236,7 @@ def test_the_action_dist_cls_that_setup_sets_is_used(backend: str, setting: str)
             self.action_dist_cls = squashed if setting == "squashed" else strange
 
     spec = RLModuleSpec(module_class=Sets)
-    config = BCConfig().framework(backend, compile="none").rl_module(rl_module_spec=spec)
+    config = BCConfig().framework(backend, compile=quick_mode(backend)).rl_module(rl_module_spec=spec)
     config = config.environment(observation_space=gym.spaces.Box(-9.0, 9.0, (3,)), action_space=BOX)
     learner = config.debugging(seed=0).build_learner()
     if setting == "squashed":

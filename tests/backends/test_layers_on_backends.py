@@ -7,7 +7,7 @@ import gymnasium as gym
 import needs
 import numpy as np
 import pytest
-from learning import largest_difference, ppo_batch, ppo_config
+from learning import largest_difference, ppo_batch, ppo_config, quick_mode
 
 import plugrad
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner
@@ -126,7 +126,12 @@ def test_an_update_with_layer_norms_is_that_of_finite_differences(backend, algor
 def everything_new(backend: str) -> PPOConfig:
     model = {"fcnet_hiddens": [4], "layer_norm": True, "ortho_init": False, "log_std_init": -0.5,
              "use_gru": True, "gru_cell_size": 3, "max_seq_len": 5}  # fmt: skip
-    config = PPOConfig().environment("Pendulum-v1").framework(backend, compile="none").debugging(seed=0)
+    config = (
+        PPOConfig()
+        .environment("Pendulum-v1")
+        .framework(backend, compile=quick_mode(backend))
+        .debugging(seed=0)
+    )
     config = config.env_runners(num_envs_per_env_runner=2)
     return config.training(train_batch_size=20, minibatch_size=None, num_epochs=2).rl_module(
         model_config=model

@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from learning import PlainConfig, digest, ppo_batch, ppo_config, quick, with_modules
+from learning import PlainConfig, digest, ppo_batch, ppo_config, quick, quick_mode, with_modules
 from safetensors.numpy import load_file
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Columns, Learner, LearnerGroup, RLModuleSpec
@@ -140,7 +140,7 @@ def test_what_is_saved_comes_back_whatever_was_added_or_removed(backend, tmp_pat
 
 
 def test_a_group_is_built_from_a_config_with_its_own_or_the_default_class(backend):
-    config = quick(PPOConfig()).framework(backend, compile="none").environment("CartPole-v1")
+    config = quick(PPOConfig()).framework(backend, compile=quick_mode(backend)).environment("CartPole-v1")
     groups = [
         config.build_learner_group(),
         config.learners(learner_class=PPOLearner).build_learner_group(env=gym.make("CartPole-v1")),

@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
+from learning import quick_mode
 from masked import MaskedEnv
 
 import plugrad
@@ -54,7 +55,7 @@ def test_a_policy_remembers_whatever_it_sees_and_keeps_to_masks(backend, memory,
     model = {"fcnet_hiddens": [4], f"use_{memory}": True, f"{memory}_cell_size": 3, "max_seq_len": 4}
     config = (
         PPOConfig()
-        .framework(backend, compile="none")
+        .framework(backend, compile=quick_mode(backend))
         .environment(Seen, env_config={"parts": parts})
         .env_runners(num_envs_per_env_runner=2, frame_stack=frames)
         .rl_module(model_config=model)

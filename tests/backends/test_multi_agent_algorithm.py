@@ -7,7 +7,7 @@ import gymnasium as gym
 import needs
 import numpy as np
 import pytest
-from learning import digest
+from learning import digest, quick_mode
 from two_agents import BOTH, LENGTH, SPACES, AlikeLamps, Lamps
 
 from plugrad import load_policy
@@ -22,7 +22,7 @@ def lamps(backend: str, env: Any = Lamps, **multi_agent: Any) -> PPOConfig:
     """PPO on lamps; each agent has a module of its own name unless something else is said."""
     return (
         PPOConfig()
-        .framework(backend, compile="none")
+        .framework(backend, compile=quick_mode(backend))
         .environment(env)
         .multi_agent(**(multi_agent or {"policies": list(SPACES), "agent_to_module": BOTH}))
         .rl_module(model_config={"fcnet_hiddens": [8]})

@@ -6,7 +6,7 @@ import gymnasium as gym
 import needs
 import numpy as np
 import pytest
-from learning import ppo_batch, ppo_config
+from learning import ppo_batch, ppo_config, quick_mode
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, numpy_ops
 from plugrad.networks import Network, initializers
@@ -169,7 +169,7 @@ class OwnNetwork(Learner):
 
 
 def test_a_network_of_ones_own_is_built_trained_and_asked_on_every_backend(backend):
-    config = ppo_config(backend, grad_clip=None).framework(backend, compile="none")
+    config = ppo_config(backend, grad_clip=None).framework(backend, compile=quick_mode(backend))
     learner = config.learners(learner_class=OwnNetwork).build_learner()
     obs = np.array([[1.0, 2.0, 6.0]], np.float32)
     np.testing.assert_allclose(learner.compute_actions(obs)[Columns.ACTION_DIST_INPUTS], [[9.0, 9.0]])

@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from learning import digest
+from learning import digest, quick_mode
 
 from plugrad import Columns, Learner, RLModuleSpec
 from plugrad.errors import BatchError
@@ -28,7 +28,11 @@ WRONG = {
 
 
 def built(backend: str, space: gym.Space[Any], **model: Any) -> Learner:
-    config = PPOConfig().framework(backend, compile="none").training(minibatch_size=None, num_epochs=1)
+    config = (
+        PPOConfig()
+        .framework(backend, compile=quick_mode(backend))
+        .training(minibatch_size=None, num_epochs=1)
+    )
     config = config.rl_module(model_config={"fcnet_hiddens": [4], **model}).debugging(seed=0)
     return config.build_learner(spaces={"default_policy": (space, gym.spaces.Discrete(2))})
 
@@ -111,7 +115,7 @@ def test_a_model_that_is_not_built_in_gets_what_is_given(backend: str) -> None:
 def test_the_next_observations_are_checked_where_they_are_read(
     backend: str, obs: Any, new_obs: Any, said: str
 ) -> None:
-    config = DQNConfig().framework(backend, compile="none").training(minibatch_size=None)
+    config = DQNConfig().framework(backend, compile=quick_mode(backend)).training(minibatch_size=None)
     spaces = {"default_policy": (gym.spaces.Discrete(4), gym.spaces.Discrete(2))}
     learner = config.build_learner(spaces=spaces)
     rows = {
@@ -128,7 +132,7 @@ def test_the_next_observations_are_checked_where_they_are_read(
 
 
 def test_what_follows_an_end_may_be_anything(backend: str) -> None:
-    config = DQNConfig().framework(backend, compile="none").training(minibatch_size=None)
+    config = DQNConfig().framework(backend, compile=quick_mode(backend)).training(minibatch_size=None)
     spaces = {"default_policy": (gym.spaces.Discrete(4, start=1), gym.spaces.Discrete(2))}
     learner = config.build_learner(spaces=spaces)
     zeros = np.zeros(2, np.int64)
