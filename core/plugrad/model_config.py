@@ -91,6 +91,7 @@ _FILTERS = (
     "[] for no convolutions; or one of nature, world_models, minatar"
 )
 _CONV_PRESETS = ("nature", "world_models", "minatar")
+CRITIC_ONLY = "critic_only"
 
 MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     "fcnet_hiddens": ModelSetting(
@@ -123,6 +124,13 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     ),
     "conv_activation": _choice("relu", "tanh", "sigmoid", "linear", help="activation after each convolution"),
     "vf_share_layers": _switch(False, "one encoder for the policy and the value function"),
+    CRITIC_ONLY: ModelSetting(
+        (),
+        "a list of keys of a Dict observation, such as ['friction']",
+        _is_list_of(lambda each: isinstance(each, str)),
+        "parts of a Dict observation that critics and values read and the policy does not, so that acting needs no "
+        "numbers of them",
+    ),
     "free_log_std": _switch(
         True,
         "for Box actions: the log of the standard deviation is a parameter; False: an output of the policy network",

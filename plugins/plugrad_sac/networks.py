@@ -9,6 +9,7 @@ import gymnasium as gym
 from plugrad import Columns, RLModuleSpec, numpy_ops
 from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
 from plugrad.errors import ConfigError
+from plugrad.model_config import CRITIC_ONLY
 from plugrad.networks import Network, refuse_recurrence
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import POLICY_GAIN, dense, layer_parameters
@@ -50,7 +51,8 @@ class PolicyAndCritics(Network):
     def __init__(self, spec: RLModuleSpec, *, num_outputs: int, num_inputs: int, num_values: int) -> None:
         config = spec.network_config()
         refuse_recurrence(config, self.algorithm)
-        self._policy = Encoder(spec.observation_space, config)
+        self.critic_only = tuple(config[CRITIC_ONLY])
+        self._policy = Encoder(spec.observation_space, config, without=self.critic_only)
         self._critics = TwinCritics(
             spec.observation_space, config, num_inputs=num_inputs, num_values=num_values
         )

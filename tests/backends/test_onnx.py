@@ -77,6 +77,12 @@ CASES: dict[str, Any] = {
     },
     "normalised": {"config": PPOConfig().env_runners(normalize_observations=True)},
     "dict with an image": {"observations": Dict({"camera": FRAMES, "speed": VECTOR, "room": Discrete(3)})},
+    "without what critics read": {"observations": ROOM, "critic_only": ["room"]},
+    "without what critics read, normalised": {
+        "observations": ROOM,
+        "config": PPOConfig().env_runners(normalize_observations=True),
+        "critic_only": ["where"],
+    },
     "tuple of bytes": {"observations": Tuple((IMAGE, Box(0, 9, (2,), np.uint8)))},
     "last frames": {"config": PPOConfig().env_runners(frame_stack=3)},
     "frames of images": {"observations": IMAGE, "config": PPOConfig().env_runners(frame_stack=2)},
@@ -100,6 +106,11 @@ def test_a_runtime_gives_the_actions_of_predict(case: str, tmp_path: Path) -> No
     session = exported(trained, tmp_path)
     observations = sample(trained.observation_space, N)
     assert_same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
+
+
+def test_a_model_has_no_input_for_what_only_critics_read(tmp_path: Path) -> None:
+    session = exported(policy(ROOM, critic_only=["where"]), tmp_path)
+    assert [each.name for each in session.get_inputs()] == ["room", "seen.0", "seen.1"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from plugrad import numpy_ops
 from plugrad.columns import Columns
 from plugrad.distributions import distribution_class
 from plugrad.errors import ConfigError
-from plugrad.model_config import MODEL_SETTINGS
+from plugrad.model_config import CRITIC_ONLY, MODEL_SETTINGS
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import initializers
 from plugrad.networks.encoders import Encoder
@@ -120,28 +120,39 @@ class ActorCritic(Network):
 
     def __init__(self, spec: RLModuleSpec) -> None:
         config = spec.network_config()
-        self._encoder = Encoder(spec.observation_space, config)
+        self.critic_only = tuple(config[CRITIC_ONLY])
         self._shared = bool(config["vf_share_layers"])
+        if self._shared and self.critic_only:
+            raise ConfigError(
+                f"{CRITIC_ONLY}={list(self.critic_only)} and vf_share_layers=True: layers that the policy shares with "
+                "the value function read what it reads; set vf_share_layers=False"
+            )
         self._policy_encoder, self._value_encoder = ("encoder", "encoder") if self._shared else ("pi", "vf")
         self._with_value = not spec.inference_only
-        self._recurrent = recurrent_layer(config, self._encoder.width)
-        self._width = self._recurrent.width if self._recurrent else self._encoder.width
-        self._head = PolicyHead(spec.action_space, config, width=self._width)
+        encoder = Encoder(spec.observation_space, config, without=self.critic_only)
+        self._encoders = {self._policy_encoder: encoder}
+        if self._with_value and not self._shared:
+            own = Encoder(spec.observation_space, config) if self.critic_only else encoder
+            self._encoders[self._value_encoder] = own
+        self._recurrent = {name: recurrent_layer(config, each.width) for name, each in self._encoders.items()}
+        self._widths = {
+            name: self._encoders[name].width if recurrent is None else recurrent.width
+            for name, recurrent in self._recurrent.items()
+        }
+        self._head = PolicyHead(spec.action_space, config, width=self._widths[self._policy_encoder])
         self.parameters = tuple(self._parameters(config))
-        self.acts_in_numpy = not self._encoder.filters
+        self.acts_in_numpy = not encoder.filters
 
     def initial_state(self) -> dict[str, Array]:
         """The recurrent state at the start of an episode: `{name: float32 zeros [cells]}`; empty without one.
 
         The names are `h` and, for an LSTM, `c` if layers are shared; else `pi_h`, `pi_c`, `vf_h` and `vf_c`.
         """
-        if self._recurrent is None:
-            return {}
-        names = (self._policy_encoder, self._value_encoder) if self._with_value else (self._policy_encoder,)
         return {
-            key: np.zeros(self._width, np.float32)
-            for name in dict.fromkeys(names)
-            for key in self._state_keys(self._recurrent, name)
+            key: np.zeros(recurrent.width, np.float32)
+            for name, recurrent in self._recurrent.items()
+            if recurrent is not None
+            for key in self._state_keys(recurrent, name)
         }
 
     def forward(
@@ -152,12 +163,15 @@ class ActorCritic(Network):
         With a recurrent layer all columns are [B, T, ...], and STATE_IN and STATE_OUT are `{name: [B, cells]}`. See
         `Network.forward`.
         """
-        x = self._encoder.prepare(ops, batch[Columns.OBS])
+        encoder = self._encoders[self._policy_encoder]
+        x = encoder.prepare(ops, batch[Columns.OBS])
         features, state = self._features(ops, weights, self._policy_encoder, x, batch)
         out: dict[str, Any] = {Columns.ACTION_DIST_INPUTS: self._head.inputs(ops, weights, features)}
         # The value network's state must not fall behind, even if no value is requested.
-        if self._with_value and (value or self._recurrent):
+        if self._with_value and (value or state):
             if not self._shared:
+                own = self._encoders[self._value_encoder]
+                x = x if own is encoder else own.prepare(ops, batch[Columns.OBS])
                 features, value_state = self._features(ops, weights, self._value_encoder, x, batch)
                 state |= value_state
             if value:
@@ -170,12 +184,12 @@ class ActorCritic(Network):
         self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor, batch: Mapping[str, Any]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The features of one encoder, and the state of its recurrent layer after the last step."""
-        features = self._encoder.features(ops, weights, name, x)
-        if self._recurrent is None:
+        features, recurrent = self._encoders[name].features(ops, weights, name, x), self._recurrent[name]
+        if recurrent is None:
             return features, {}
-        keys = self._state_keys(self._recurrent, name)
+        keys = self._state_keys(recurrent, name)
         before = tuple(batch[Columns.STATE_IN][key] for key in keys)
-        features, after = self._recurrent.forward(ops, weights, name, features, before)
+        features, after = recurrent.forward(ops, weights, name, features, before)
         return features, dict(zip(keys, after, strict=True))
 
     def _state_keys(self, recurrent: RecurrentLayer, name: str) -> tuple[str, ...]:
@@ -190,12 +204,14 @@ class ActorCritic(Network):
         if self._with_value:
             parameters += [] if self._shared else self._encoder_parameters(self._value_encoder)
             ortho = config["ortho_init"]
-            parameters += layer_parameters("vf.out", (self._width, 1), VALUE_GAIN, ortho_init=ortho)
+            parameters += layer_parameters(
+                "vf.out", (self._widths[self._value_encoder], 1), VALUE_GAIN, ortho_init=ortho
+            )
         return parameters
 
     def _encoder_parameters(self, name: str) -> list[Parameter]:
-        recurrent = self._recurrent.parameters(name) if self._recurrent else []
-        return self._encoder.parameters(name) + recurrent
+        recurrent = self._recurrent[name]
+        return self._encoders[name].parameters(name) + (recurrent.parameters(name) if recurrent else [])
 
 
 def lstm_cell_size(config: Mapping[str, Any]) -> int:

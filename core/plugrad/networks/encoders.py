@@ -1,6 +1,6 @@
 """`Encoder`: the layers from observations to features: an input part, such as convolutions, then `HiddenLayers`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -9,6 +9,7 @@ from plugrad.networks.inputs import array_input, image_input, joined_input
 from plugrad.networks.layers import HiddenLayers, Parameter
 from plugrad.ops import Ops
 from plugrad.spaces.kinds import array_space, is_structured
+from plugrad.spaces.layout import without_keys
 from plugrad.types import Tensor
 
 
@@ -23,6 +24,7 @@ class Encoder:
         space: space of one observation: Box, Discrete, MultiDiscrete [n] or MultiBinary, or a Dict or Tuple of these.
         config: a complete `model_config`; reads `conv_filters`, `conv_activation`, `ortho_init` and the settings of
             `HiddenLayers`.
+        without: keys of a Dict whose parts are not read.
 
     Attributes:
         filters: (out channels, kernel, stride) of each convolution; empty if there are none.
@@ -32,9 +34,13 @@ class Encoder:
         ConfigError: the space or a setting is not supported.
     """
 
-    def __init__(self, space: gym.Space[Any] | None, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, space: gym.Space[Any] | None, config: Mapping[str, Any], *, without: Collection[str] = ()
+    ) -> None:
+        if without:
+            without_keys(space, without)  # refuses what cannot be left out
         if space is not None and is_structured(space):
-            self._input = joined_input(space, config)
+            self._input = joined_input(space, config, without=without)
         else:
             space = array_space(space)
             numbers = array_input(space)

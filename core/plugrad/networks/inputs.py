@@ -5,7 +5,7 @@ One array of numbers; images, with convolutions; a Dict or Tuple of both.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -327,15 +327,16 @@ class JoinedInput(Input):
         return ops.concat(outputs, -1)
 
 
-def joined_input(space: gym.Space[Any], config: Mapping[str, Any]) -> Input:
+def joined_input(space: gym.Space[Any], config: Mapping[str, Any], *, without: Collection[str] = ()) -> Input:
     """The input part for a Dict or Tuple.
 
     Args:
         space: space of one observation.
         config: a complete `model_config`.
+        without: keys of a Dict whose parts are not read.
 
     Returns:
-        An input part that takes rows.
+        An input part that takes rows, also of what it does not read.
 
     Raises:
         ConfigError: a part is not an array of numbers, or is an image for which there are no default convolutions; or a
@@ -346,15 +347,17 @@ def joined_input(space: gym.Space[Any], config: Mapping[str, Any]) -> Input:
     if config["conv_filters"] and not any(images):
         raise ConfigError(f"conv_filters={config['conv_filters']!r}, and there is no image in {space}")
     scales = _scales(parts, config["uint8_scale"])
+    read = [n for n, part in enumerate(parts) if not part.is_of(without)]
     slices = []
-    for (image, scale), group in groupby(
-        range(len(parts)), lambda n: (images[n], scales[n])
+    for (image, scale, _), group in groupby(
+        enumerate(read), lambda each: (images[each[1]], scales[each[1]], each[1] - each[0])
     ):  # adjacent numbers of one scale form one slice
-        places = list(group)
+        places = [n for _, n in group]
         start, stop = parts[places[0]].start, parts[places[-1]].stop
         shape = (stop - start,) if image is None else parts[places[0]].shape
         slices.append(_Slice(places[0], start, stop, shape, image or VectorInput(shape, scale)))
-    return JoinedInput(slices) if any(images) or len(slices) > 1 else slices[0].input
+    is_whole = len(slices) == 1 and len(read) == len(parts) and not any(images)
+    return slices[0].input if is_whole else JoinedInput(slices)
 
 
 def _image(part: RowPart, config: Mapping[str, Any]) -> Input | None:

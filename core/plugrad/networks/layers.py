@@ -4,7 +4,7 @@ A layer has a name, such as `pi.0`; its parameters are `pi.0.weight` and `pi.0.b
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod, sqrt
@@ -240,11 +240,13 @@ class Network(ABC):
         acts_in_numpy: whether acting runs in numpy, which is faster than a framework's call for small dense layers and
             slower for convolutions.
         action_space: space of one action; set when a module is made from the network.
+        critic_only: keys of a Dict observation that ACTION_DIST_INPUTS do not depend on; policies do not ask for them.
     """
 
     parameters: tuple[Parameter, ...]
     acts_in_numpy: bool = True
     action_space: gym.Space[Any] | None = None
+    critic_only: Sequence[str] = ()
     _classes: tuple[Any, ...] = ()
     """An action space, how many kinds of spaces were registered, and `{ops: distribution class}` of this space."""
 

@@ -1,6 +1,6 @@
 """Encode an environment's observations as the rows that a module computes on, and take action masks out of them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from plugrad.errors import BatchError, ConfigError
 from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape, nonfinite
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.spaces.kinds import is_box, named_parts
-from plugrad.spaces.layout import flat_space, row_parts, stored_space
+from plugrad.spaces.layout import flat_space, row_parts, stored_space, without_keys
 from plugrad.types import Array
 
 SHOWN_VALUES = 4
@@ -25,12 +25,15 @@ class ObservationEncoder:
         space: the observation space of the environment.
         row_space: the space of one row that the module reads; None: `stored_space` of the flattened `space`.
         normalizer: scales the rows; None: they are not scaled.
+        unread: keys of a Dict that the module does not read to act. Their numbers are 0 in rows of `encode`, and
+            observations need not have them.
 
     Attributes:
         flattens: whether rows are flattened observations.
+        read_space: `space` without the keys `unread`.
 
     Raises:
-        ConfigError: observations of `space` cannot be flattened.
+        ConfigError: observations of `space` cannot be flattened, or have no such key.
     """
 
     def __init__(
@@ -38,12 +41,18 @@ class ObservationEncoder:
         space: Space[Any],
         row_space: Space[Any] | None = None,
         normalizer: ObservationNormalizer | None = None,
+        unread: Collection[str] = (),
     ) -> None:
-        self.space = space
+        self.space, self.unread = space, tuple(unread)
+        self.read_space: Space[Any] = without_keys(space, unread) if unread else space
         self.row_space: Space[Any] = stored_space(flat_space(space)) if row_space is None else row_space
         self.normalizer = normalizer
         self.flattens = is_box(self.row_space) and not is_box(space)
         self._shape_of_one = space.shape if is_box(space) else None
+        if unread:
+            read = [part for part in row_parts(space) if not part.is_of(unread)]
+            self._places = np.concatenate([np.arange(part.start, part.stop) for part in read])
+            self._zeros = np.zeros(row_parts(space)[-1].stop, flat_space(space).dtype)
         if is_box(self.row_space) and self.row_space.shape != _flat_shape(space):
             raise ConfigError(
                 f"flattened observations of {space} have the shape {list(_flat_shape(space))}, and the module reads "
@@ -95,10 +104,19 @@ class ObservationEncoder:
     def _flat(self, observation: Any) -> tuple[Array, int]:
         """What `rows` takes, and its number of leading dimensions."""
         if self.flattens:
-            flat = flat_rows(self.space, observation)
+            flat = flat_rows(self.space, observation) if not self.unread else self._flat_of_read(observation)
             return flat, flat.ndim - 1
         array = as_array(self.space, observation)
         return array, len(leading_shape(self.space, array))
+
+    def _flat_of_read(self, observation: Any) -> Array:
+        """Flat observations of the keys that are read; the numbers of others are 0, whether they are there or not."""
+        if isinstance(observation, Mapping):
+            observation = {key: each for key, each in observation.items() if key not in self.unread}
+        read = flat_rows(self.read_space, observation)
+        flat = np.broadcast_to(self._zeros, (*read.shape[:-1], self._zeros.size)).copy()
+        flat[..., self._places] = read
+        return flat
 
     def _check_finite(self, observation: Array) -> None:
         """Refuse NaN and infinity, which no environment may return in training either: actions would be NaN, too."""

@@ -18,7 +18,7 @@ from plugrad.onnx import Graph, ops
 from plugrad.policy.actions import whole_bounds
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.spaces.kinds import array_space, first_choice, is_one_hot, kind_of, named_parts, sizes_of_choices
-from plugrad.spaces.layout import action_parts
+from plugrad.spaces.layout import action_parts, row_parts
 from plugrad.types import Array, StrPath, Tensor
 
 
@@ -77,7 +77,7 @@ def write_onnx(
     outputs = env_actions(action_space, columns[Columns.ACTIONS])
     for name, value in columns.get(Columns.STATE_OUT, {}).items():
         outputs[f"{Columns.STATE_OUT}.{name}"] = value
-    model = graph.model(outputs, _metadata(encoder.space, action_space))
+    model = graph.model(outputs, _metadata(encoder.read_space, action_space))
     with disk_errors("write a policy to", path):
         replace_file(Path(path), model)
 
@@ -103,7 +103,7 @@ def observed_rows(graph: Graph, encoder: ObservationEncoder) -> Tensor:
     """Add inputs for observations, and what `encoder.encode` makes of them.
 
     Args:
-        graph: gets an input [N, ...] for each array of the structure; see `_input_name`.
+        graph: gets an input [N, ...] for each array of the structure that acting reads; see `_input_name`.
         encoder: of the policy.
 
     Returns:
@@ -111,12 +111,20 @@ def observed_rows(graph: Graph, encoder: ObservationEncoder) -> Tensor:
     """
     observed = [
         (leaf, graph.input(_input_name(encoder.space, path), leaf.dtype, (None, *(leaf.shape or ()))))
-        for path, leaf in _leaves(encoder.space, "")
+        for path, leaf in _leaves(encoder.read_space, "")
     ]
     rows = observed[0][1]
     if encoder.flattens:
         dtype = "float32" if encoder.normalizer is None else "float64"
         parts = [ops.cast(_flat(leaf, x), dtype) for leaf, x in observed]
+        if encoder.unread:
+            one, read = ops.zeros_like(parts[0][:, :1]), iter(parts)
+            parts = [
+                one + np.zeros((1, part.stop - part.start), dtype)
+                if part.is_of(encoder.unread)
+                else next(read)
+                for part in row_parts(encoder.space)
+            ]
         rows = parts[0] if len(parts) == 1 else ops.concat(parts, -1)
     if encoder.normalizer is not None:
         return encoder.normalizer.normalize_over(ops, rows)

@@ -87,8 +87,8 @@ class Policy:
 
     @property
     def observation_space(self) -> Space[Any]:
-        """The space of one observation that `predict` takes."""
-        return self._encoder.space
+        """The space of one observation that `predict` takes: without what only critics read."""
+        return self._encoder.read_space
 
     @property
     def action_space(self) -> Space[Any]:

@@ -4,14 +4,15 @@ A row of an observation has the parts in the order of `gymnasium.spaces.flatten`
 and MultiDiscrete parts one-hot. A row of an action has each choice as a number, see `plugrad.action_rows`.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Space, flatten_space
+from gymnasium.spaces import Box, Dict, Space, flatten_space
 
-from plugrad.errors import ConfigError
+from plugrad.errors import ConfigError, did_you_mean
 from plugrad.spaces.images import is_image
 from plugrad.spaces.kinds import array_space, is_array, is_box, is_one_hot, is_structured, number_of_choices
 from plugrad.spaces.structure import in_arrays, leaves, with_leaves
@@ -39,6 +40,10 @@ class RowPart:
         """The shape of the part in an observation, with Discrete and MultiDiscrete parts one-hot."""
         return _part_shape(self.space)
 
+    def is_of(self, keys: Collection[str]) -> bool:
+        """Whether it is, or is within, the part of a Dict under one of some keys."""
+        return any(self.path.startswith(f"[{key!r}]") for key in keys)
+
     @property
     def has_scale(self) -> bool:
         """Whether `normalize_observations` normalises the numbers: true for Boxes that are no images."""
@@ -63,6 +68,33 @@ def row_parts(space: Space[Any]) -> list[RowPart]:
     if not parts:
         raise ConfigError(f"observations of {space} have no parts")
     return parts
+
+
+def without_keys(space: Space[Any] | None, keys: Collection[str]) -> Dict:
+    """A Dict without some of its keys.
+
+    Args:
+        space: of observations.
+        keys: those that are left out.
+
+    Raises:
+        ConfigError: it is no Dict, has no such key, or no other.
+    """
+    if not isinstance(space, Dict):
+        raise ConfigError(
+            f"critic_only={list(keys)}: these are keys of a Dict observation, and here is {space}"
+        )
+    if unknown := [key for key in keys if key not in space.spaces]:
+        raise ConfigError(
+            f"critic_only: there is no key {unknown[0]!r} in observations of {', '.join(space.spaces)}."
+            f"{did_you_mean(unknown[0], space.spaces)}"
+        )
+    rest = {key: each for key, each in space.spaces.items() if key not in keys}
+    if not rest:
+        raise ConfigError(
+            f"critic_only={list(keys)}: the policy would read nothing of {', '.join(space.spaces)}"
+        )
+    return Dict(rest)
 
 
 def action_parts(space: Space[Any]) -> tuple[RowPart, ...]:

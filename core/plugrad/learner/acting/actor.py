@@ -23,7 +23,8 @@ from plugrad.learner.acting.onnx import record_actions
 from plugrad.learner.acting.policy_content import policy_content
 from plugrad.learner.modules.users_classes import action_distribution_class
 from plugrad.learner.update.connectors import initial_state
-from plugrad.observations import is_structured, model_space, row_shape, row_space
+from plugrad.model_config import CRITIC_ONLY, MODEL_SETTINGS
+from plugrad.observations import is_structured, model_space, row_parts, row_shape, row_space
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
@@ -300,7 +301,12 @@ def make_policy(
             f"observations of {space} as rows of {rows}: make it with observation_space={rows}",
             module_id=module_id,
         )
-    encoder = ObservationEncoder(space, row_space(rows) if is_structured(rows) else rows, normalizer)
+    unread = critic_only_of(module, learner.config)
+    encoder = ObservationEncoder(
+        space, row_space(rows) if is_structured(rows) else rows, normalizer, unread=unread
+    )
+    if unread and module.network is None:
+        _check_unread(learner, module_id, encoder)
     # Its own stream: predicting changes nothing that training draws.
     rng = stream(learner.seed, module_id, "predict")
 
@@ -320,6 +326,43 @@ def make_policy(
         content=lambda: policy_content(present(), module_id, encoder),
         record=lambda graph, batch: record_actions(present(), module_id, graph, batch),
     )
+
+
+def critic_only_of(module: Any, config: Any) -> tuple[str, ...]:
+    """The keys of an observation that a module does not read to act.
+
+    Args:
+        module: the RLModule; that of a user's own is believed in, or, where it was made without settings, the config.
+        config: an `AlgorithmConfig`.
+
+    Raises:
+        ConfigError: the setting is no list of keys.
+    """
+    if module.network is not None:
+        return tuple(module.network.critic_only)
+    keys = module.model_config.get(CRITIC_ONLY, config.model_config.get(CRITIC_ONLY, ()))
+    MODEL_SETTINGS[CRITIC_ONLY].check(CRITIC_ONLY, keys)
+    return tuple(keys)
+
+
+def _check_unread(learner: Any, module_id: ModuleID, encoder: ObservationEncoder) -> None:
+    """Refuse a user's own module whose policy reads what the setting says that only its critics read."""
+    rng = np.random.default_rng(0)
+    whole, (*_, last) = encoder.row_space, row_parts(encoder.space)
+    zeros = rng.integers(0, 2, (8, last.stop)).astype(whole.dtype)
+    other = zeros.copy()
+    for part in row_parts(encoder.space):
+        if part.is_of(encoder.unread):
+            zeros[:, part.start : part.stop], other[:, part.start : part.stop] = 0, 1
+    one, two = (learner.compute_actions(each, module_id=module_id, explore=False) for each in (zeros, other))
+    column = Columns.ACTION_DIST_INPUTS if Columns.ACTION_DIST_INPUTS in one else Columns.ACTIONS
+    if not np.allclose(one[column], two[column], rtol=1e-5, atol=1e-6):
+        raise ConfigError(
+            f"module {module_id!r} ({learner.module[module_id].class_name}): its {column} change with "
+            f"{', '.join(map(repr, encoder.unread))}, which {CRITIC_ONLY} says that only critics read: a policy would "
+            "act with zeros in their place. Leave them out of what computes the policy, or out of the setting",
+            module_id=module_id,
+        )
 
 
 def reads_environment(config: Any, space: Any, env_observation_space: gym.Space[Any]) -> bool:

@@ -15,6 +15,7 @@ from plugrad.learner.state.checkpoint import (
     part_of,
     rule_of,
 )
+from plugrad.model_config import CRITIC_ONLY
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.observations import is_structured
 from plugrad.policy.observations import ObservationEncoder
@@ -138,11 +139,13 @@ def _acting_config(
     space = module.observation_space
     if module.network is None and not is_structured(space):
         space = encoder.row_space  # the user's module object may have been made with another one
+    own_keys = module.network is None and encoder.unread  # the file has no other settings of a user's module
     fields = config.fields().items()
     kept = [name for name, info in fields if info.section == "training" and not info.importable]
     overrides = config.algorithm_config_overrides_per_module
     return type(config)().changed(
         **{name: getattr(config, name) for name in kept},
+        model_config={CRITIC_ONLY: list(encoder.unread)} if own_keys else {},
         backend=config.backend,
         normalize_observations=config.normalize_observations,
         observation_space=space,

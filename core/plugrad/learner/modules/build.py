@@ -17,6 +17,7 @@ from plugrad.hooks.manager import HookManager, Plugin, hook_methods
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import build_own_module
 from plugrad.learner.update.connectors import Piece, make_pipeline
+from plugrad.model_config import CRITIC_ONLY
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, names_modules, spaces_of, specs_of
 from plugrad.networks import Network
 from plugrad.observations import is_structured, model_space, stored_space
@@ -250,6 +251,12 @@ def build_module(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec) ->
     config = learner.config.get_config_for_module(module_id)
     network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
     network.action_space = spec.action_space
+    if (keys := spec.model_config.get(CRITIC_ONLY)) and not network.critic_only:
+        raise ConfigError(
+            f"{CRITIC_ONLY}={list(keys)}: {type(network).__name__} of module {module_id!r} has no policy beside its "
+            "critics that could act without these observations, as networks of PPO, SAC and TD3 have",
+            module_id=module_id,
+        )
     weights = _expected_weights(module_id, network)
     if weights is None:
         weights = network.initial_weights(learner.stream(module_id, "weights"))
