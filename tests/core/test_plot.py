@@ -120,6 +120,23 @@ def test_odd_texts_of_a_run_are_drawn_as_they_can(whole: Path, tmp_path: Path, a
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_legend_of_several_runs_stands_outside_of_the_curves(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib import pyplot as plt
+
+    figures: list[Any] = []
+    monkeypatch.setattr(plt, "close", figures.append)
+    plugrad("plot", whole, run_like(whole, tmp_path / "other", lr=0.5), "-o", tmp_path / "all.png", code=0)
+    monkeypatch.undo()
+    (figure,), (axes,) = figures, figures[0].axes
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 2
+    assert axes.get_legend() is None
+    assert not axes.get_tightbbox().overlaps(legend.get_window_extent())
+    plt.close(figure)
+
+
 def test_a_format_that_matplotlib_does_not_write_is_one_error(whole: Path, tmp_path: Path) -> None:
     stderr = plugrad("plot", whole, "-o", tmp_path / "a.doc", code=2).stderr
     assert "expected a name that ends with one of" in stderr

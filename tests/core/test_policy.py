@@ -399,6 +399,23 @@ def test_an_observation_that_is_not_finite_is_refused(bad):
     assert policy.predict(large)[0] in policy.action_space
 
 
+def test_a_sensor_that_is_not_finite_is_named_by_its_key():
+    space = Dict({"camera": Box(0, 255, (20, 20, 3), np.uint8), "arm": Dict({"speed": Box(-1.0, 1.0, (2,))})})
+    settings = {"conv_filters": [], "fcnet_hiddens": [4]}
+    some = PPOConfig().framework("numpy").environment(observation_space=space, action_space=ACTIONS[0])
+    policy = some.rl_module(model_config=settings).build_learner().get_policy()
+    one = {"camera": np.zeros((20, 20, 3), np.uint8), "arm": {"speed": np.array([0.5, np.nan], np.float32)}}
+    batch = {
+        "camera": np.zeros((2, 20, 20, 3), np.uint8),
+        "arm": {"speed": np.float32([[0, 0], [0, np.nan]])},
+    }
+    for observation in (one, batch):
+        with pytest.raises(
+            BatchError, match=r"observation\['arm'\]\['speed'\]: expected finite.*NaN.*: \[nan\]"
+        ):
+            policy.predict(observation)
+
+
 @pytest.mark.parametrize("space", [Box(-np.inf, np.inf, (2,), np.float64), ROOM], ids=["box", "dict"])
 def test_an_observation_that_float32_does_not_hold_is_refused_unless_it_is_normalised(space):
     """Modules read float32: it would be infinite, and the actions NaN."""

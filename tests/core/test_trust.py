@@ -22,6 +22,7 @@ from tiny_runs import TINY, plugrad, tiny_run
 
 from plugrad import Learner, hookimpl, load_policy
 from plugrad.importing import trusted_names
+from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
 
 CALLED: list[str] = []
 ENV = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
@@ -213,6 +214,30 @@ def test_the_command_that_the_error_prints_works(run: Path, env: str, command: s
     done = plugrad(*shlex.split(typed)[1:])
     assert done.exit_code == 0, done.output
     assert CALLED or Path("marker").exists()
+
+
+class OwnNetwork(NumpyRLModule):
+    """A network of the user's own class."""
+
+    def setup(self) -> None:
+        self.pi = ArrayVariable(np.ones((self.observation_space.shape[0], 2), np.float32))
+
+    def _forward(self, batch: Any, **kwargs: Any) -> dict[str, Any]:
+        outputs = batch["obs"] @ self.pi.read()
+        return {"action_dist_inputs": outputs, "vf_preds": outputs[:, 0]}
+
+
+def test_export_takes_the_own_network_of_a_run_where_it_is_trusted(tmp_path: Path) -> None:
+    spec = f'{{__spec__ = "RLModuleSpec", module_class = "{__name__}:OwnNetwork"}}'
+    run = tiny_run(tmp_path / "run", "--stop-timesteps=16", "--rl_module.rl_module_spec", spec)
+    command = ("export", run, "-o", tmp_path / "policy.safetensors")
+    assert "OwnNetwork" in plugrad(*command, code=2).stderr
+    assert not (tmp_path / "policy.safetensors").exists()
+    plugrad(*command, "--trust", code=0)
+    space = CartPoleEnv().observation_space
+    module = OwnNetwork(observation_space=space, action_space=gym.spaces.Discrete(2))
+    policy = load_policy(tmp_path / "policy.safetensors", module=module)
+    assert policy.predict(np.zeros(4, np.float32))[0] in (0, 1)
 
 
 def test_trust_calls_what_the_files_name(run: Path) -> None:

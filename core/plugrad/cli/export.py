@@ -1,11 +1,13 @@
 """`plugrad export`: the policy of a run as one file."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from plugrad.cli.exits import debug_option
-from plugrad.cli.trained import plugin_option
+from plugrad.cli.trained import Choice, open_trained, plugin_option
+from plugrad.cli.trust import Trust, trust_option
 from plugrad.learner.acting.saved_policy import load_policy
 from plugrad.types import DEFAULT_MODULE_ID
 
@@ -38,20 +40,30 @@ from plugrad.types import DEFAULT_MODULE_ID
     default=DEFAULT_MODULE_ID,
     help="Whose policy; default: the only module's.",
 )
+@trust_option
 @plugin_option
 @debug_option
-def export(run: Path, out: Path, form: str | None, action_mask: bool, module_id: str) -> None:
+def export(run: Path, out: Path, form: str | None, action_mask: bool, module_id: str, trust: bool) -> None:
     """Write RUN's policy as one file, which plugrad.load_policy opens, or as an ONNX model.
 
     RUN is a run directory, whose best checkpoint is used, a checkpoint, or a policy file. The file has the
     network, its weights, the spaces and the statistics of normalised observations. It contains no code.
+    With --trust, the network of a run directory may be of your own class.
     """
     is_onnx = form == "onnx" or (form is None and out.suffix == ".onnx")
     if action_mask and not is_onnx:
         raise click.UsageError("--action-mask is of ONNX models: add --format onnx")
-    policy = load_policy(run, module_id=module_id)
-    if is_onnx:
-        policy.export_onnx(out, action_mask=action_mask)
-    else:
-        policy.save(out)
+    with ExitStack() as opened:
+        if (
+            trust and (run / "config.toml").is_file()
+        ):  # the settings say how to make the network, a checkpoint does not
+            algorithm, _ = open_trained(run, None, Choice(Trust(everything=True)))
+            opened.callback(algorithm.stop)
+            policy = algorithm.get_policy(module_id)
+        else:
+            policy = load_policy(run, module_id=module_id)
+        if is_onnx:
+            policy.export_onnx(out, action_mask=action_mask)
+        else:
+            policy.save(out)
     click.echo(f"{out}")

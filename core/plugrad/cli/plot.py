@@ -241,7 +241,8 @@ def _style_axes(axes: Any, groups: int, what: str) -> None:
     if groups == 1:
         axes.set_title(axes.get_legend_handles_labels()[1][0], loc="left", fontsize=11, fontweight="bold")
     else:
-        axes.legend(frameon=False, loc="best", fontsize=9)
+        # Below the picture: it covers no curve and leaves the whole width to them.
+        axes.figure.legend(frameon=False, loc="outside lower left", fontsize=9)
 
 
 def _thousands(value: float, position: int | None = None) -> str:

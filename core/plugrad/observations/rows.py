@@ -9,7 +9,15 @@ from gymnasium.spaces import Space
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.ops import Ops
-from plugrad.spaces.kinds import array_space, arrays_of, first_choice, is_one_hot, kind_of, number_of_choices
+from plugrad.spaces.kinds import (
+    array_space,
+    arrays_of,
+    first_choice,
+    is_one_hot,
+    is_structured,
+    kind_of,
+    number_of_choices,
+)
 from plugrad.spaces.layout import RowPart, row_parts
 from plugrad.spaces.structure import from_leaves
 from plugrad.types import Array, Tensor
@@ -137,6 +145,17 @@ def nonfinite(values: Array) -> tuple[Array, str]:
     if bad.any():
         return bad, "NaN or infinity"
     return np.abs(values) > FLOAT32_MAX, "numbers that are too large for float32"
+
+
+def nonfinite_part(space: Space[Any], bad: Array) -> str:
+    """The path of the first part of an observation that is not finite; empty for a space without parts.
+
+    Args:
+        space: of the observation: a Dict, a Tuple or another space.
+        bad: of the flat observation, bool: the numbers that are not finite.
+    """
+    first = np.flatnonzero(bad)[0]
+    return next(part.path for part in row_parts(space) if first < part.stop) if is_structured(space) else ""
 
 
 def as_array(space: Space[Any], observation: Any, path: str = "") -> Array:

@@ -8,9 +8,9 @@ from gymnasium.spaces import Dict, Space
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
-from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape, nonfinite
+from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape, nonfinite, nonfinite_part
 from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.spaces.kinds import is_box, named_parts
+from plugrad.spaces.kinds import is_box, is_structured, named_parts
 from plugrad.spaces.layout import flat_space, row_parts, stored_space, without_keys
 from plugrad.types import Array
 
@@ -122,9 +122,14 @@ class ObservationEncoder:
         """Refuse NaN and infinity, which no environment may return in training either: actions would be NaN, too."""
         if not is_finite(observation, in_float32=self.normalizer is None):  # in each step: one call less
             where, what = nonfinite(observation)
+            path = ""
+            if self.flattens and is_structured(self.space):  # name the first sensor that is
+                path = nonfinite_part(self.space, where.reshape(-1, where.shape[-1]).any(axis=0))
+                part = next(each for each in row_parts(self.space) if each.path == path)
+                observation, where = (each[..., part.start : part.stop] for each in (observation, where))
             bad, expected = observation[where][:SHOWN_VALUES], "finite numbers"
             raise BatchError(
-                f"observation: expected {expected}; found {what}: {bad.tolist()} in {observation.dtype}"
+                f"observation{path}: expected {expected}; found {what}: {bad.tolist()} in {observation.dtype}"
                 f"{list(observation.shape)}",
                 column=Columns.OBS,
                 expected=expected,

@@ -14,9 +14,8 @@ from gymnasium.spaces import Box, Space
 from plugrad.action_masks import as_mask, choice_sizes, expected
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError, EnvContractError, PlugradError
-from plugrad.observations.rows import cast_exactly, nonfinite
-from plugrad.spaces.kinds import is_array, is_structured
-from plugrad.spaces.layout import row_parts
+from plugrad.observations.rows import cast_exactly, nonfinite, nonfinite_part
+from plugrad.spaces.kinds import is_array
 from plugrad.spaces.structure import leaves
 from plugrad.types import Array
 
@@ -261,17 +260,6 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
                 "gymnasium.ActionWrapper",
                 env=name,
             )
-
-
-def nonfinite_part(space: Space[Any], bad: Array) -> str:
-    """The path of the first part of an observation that is not finite; empty for a space without parts.
-
-    Args:
-        space: of the observation: a Dict, a Tuple or another space.
-        bad: of the flat observation, bool: the numbers that are not finite.
-    """
-    first = np.flatnonzero(bad)[0]
-    return next(part.path for part in row_parts(space) if first < part.stop) if is_structured(space) else ""
 
 
 def raise_nonfinite(

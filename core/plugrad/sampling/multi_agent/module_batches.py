@@ -12,11 +12,11 @@ from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, EnvContractError
 from plugrad.observations import flat_rows, model_space
-from plugrad.observations.rows import cast_exactly, nonfinite
+from plugrad.observations.rows import cast_exactly, nonfinite, nonfinite_part
 from plugrad.policy.actions import action_converter
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, split_action_mask
-from plugrad.sampling.env_checker import WrongObservationError, describe, nonfinite_part
+from plugrad.sampling.env_checker import WrongObservationError, describe
 from plugrad.sampling.flat_observations import RowWriter
 from plugrad.sampling.learner_rewards import clip_rewards
 from plugrad.sampling.multi_agent.agent_track import CARRIED, AgentTrack
