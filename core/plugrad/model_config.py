@@ -135,6 +135,11 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
         True,
         "for Box actions: the log of the standard deviation is a parameter; False: an output of the policy network",
     ),
+    "squash_actions": _switch(
+        False,
+        "for bounded Box actions: SAC's Gaussian, squashed into the bounds, so that SAC may start from the policy. For "
+        "MARWIL and BC: it has no entropy, which PPO asks for",
+    ),
     "log_std_init": ModelSetting(
         0.0,
         "a finite number",

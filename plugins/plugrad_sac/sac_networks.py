@@ -9,6 +9,7 @@ import gymnasium as gym
 from plugrad import Columns, RLModuleSpec
 from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
 from plugrad.errors import ConfigError
+from plugrad.networks.actor_critic import LOG_STD_BOUNDS
 from plugrad.networks.initializers import constant
 from plugrad.networks.layers import Parameter
 from plugrad.ops import Ops
@@ -18,8 +19,6 @@ from plugrad_sac.networks import BoxPolicyAndCritics, PolicyAndCritics
 
 LOG_ALPHA = "log_alpha"
 """The logarithm of the temperature: a scalar parameter, and an output where the batch has ACTIONS."""
-LOG_STD_BOUNDS = (-20.0, 2.0)
-"""Bounds of the policy's log standard deviations; those of stable-baselines3."""
 
 
 class SquashedGaussianNetwork(BoxPolicyAndCritics):

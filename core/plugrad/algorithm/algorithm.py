@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from plugrad.algorithm.modules import ChangingAlgorithm
 from plugrad.algorithm.sample_requests import RequestingAlgorithm
-from plugrad.checkpoint import Checkpoint, load_checkpoint
+from plugrad.algorithm.starting import StartingAlgorithm
+from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
 from plugrad.deprecation import unknown_attribute
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
@@ -28,7 +29,6 @@ from plugrad.learner.state.checkpoint import (
     check_spaces,
     load_state,
     metadata_of,
-    part_of,
     save_state,
     with_hyperparameters_of,
 )
@@ -39,14 +39,14 @@ from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
 from plugrad.training import ModuleResults, Training
-from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, StrPath
+from plugrad.types import COMPONENT_LEARNER, StrPath
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
 PARTS = {"learner", "acting", "env_runner", "recorder", "training", "training_iteration"}
 """The parts of an Algorithm's state in a checkpoint."""
 
 
-class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
+class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
     """Samples experience and trains on it, one iteration per `train()`.
 
         algorithm = PPOConfig().environment("CartPole-v1").build_algo()
@@ -360,18 +360,6 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             if new_episodes:
                 self.begin_new_episodes()
         self.iteration = iteration
-
-    def _restore_component(self, path: StrPath, component: str) -> None:
-        """Restore a part of the learners, with the statistics of the modules whose weights it has."""
-        whole = load_checkpoint(path)
-        checkpoint = part_of(whole, kind="learner")
-        name, _, module_id = component.partition("/")
-        statistics: dict[str, Any] = {}
-        if name == COMPONENT_RL_MODULE:
-            loaded = [module_id] if module_id else checkpoint.state.get(name, ())
-            statistics = self._statistics_in(whole, checkpoint, loaded)
-        self.learner_group._restore(checkpoint.path, component=component)
-        self.set_statistics(statistics)
 
     def _use_config(self, config: Any) -> None:
         self.config = config

@@ -95,6 +95,13 @@ from plugrad.learner.state.untrusted import in_spaces_of
     help="Continue this run, in its directory. --backend may be another than before.",
 )
 @click.option(
+    "--init",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="RUN",
+    help="Start a new run from the weights of this one, or of a checkpoint, as far as they fit, such as from a policy "
+    "that bc cloned. What is left is printed.",
+)
+@click.option(
     "--hyperparameters",
     type=click.Choice(["checkpoint", "config"]),
     help="With --resume: train with the settings of the checkpoint, or with those of the run's config.toml and of "
@@ -174,6 +181,9 @@ def _begin_run(
     algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)
     path = request.out or default_path(config, request.algorithm)
+    if request.init is not None:
+        started = algorithm.start_from_path(request.init)
+        click.echo(str(started), err=True)
     lock.enter_context(training_lock(path))
     run = RunDirectory.create(path, config)
     return algorithm, run, request.goals(algorithm, run)

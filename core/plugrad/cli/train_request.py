@@ -53,6 +53,7 @@ class TrainRequest:
     tuned: bool
     out: Path | None
     resume: Path | None
+    init: Path | None
     new_episodes: bool
     hyperparameters: Hyperparameters | None
     save_every: int | None
@@ -74,6 +75,10 @@ class TrainRequest:
             )
         if self.new_episodes:
             raise ConfigError("--new-episodes is for --resume: a new run begins new episodes anyway")
+        if self.init is not None and self.seeds is not None:
+            raise ConfigError(
+                "--init starts one run, and --seeds trains several as one program: give one of them"
+            )
         if self.tuned and self.config_file is not None:
             raise ConfigError(
                 f"--tuned and --config {self.config_file} both say which settings to start from: give one of them"
@@ -185,7 +190,7 @@ class TrainRequest:
             if fields[name].section not in may_change
             and not (self.new_episodes and fields[name].new_episodes)
         ]
-        named = {"--out": self.out, "--config": self.config_file, "--seed": self.seed}
+        named = {"--out": self.out, "--config": self.config_file, "--seed": self.seed, "--init": self.init}
         named |= {"--tuned": self.tuned or None}
         wrong = [option_name(fields[name]) for name in changes]
         wrong += [option for option, value in named.items() if value is not None]

@@ -8,7 +8,7 @@ import numpy as np
 
 from plugrad import numpy_ops
 from plugrad.columns import Columns
-from plugrad.distributions import distribution_class
+from plugrad.distributions import Distribution, distribution_class, squashed_gaussian_class
 from plugrad.errors import ConfigError
 from plugrad.model_config import CRITIC_ONLY, MODEL_SETTINGS
 from plugrad.module_spec import RLModuleSpec
@@ -17,12 +17,14 @@ from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import POLICY_GAIN, VALUE_GAIN, Network, Parameter, dense, layer_parameters
 from plugrad.networks.recurrent import RecurrentLayer, recurrent_layer
 from plugrad.ops import Ops
-from plugrad.spaces.kinds import number_of_choices
+from plugrad.spaces.kinds import array_space, number_of_choices
 from plugrad.spaces.layout import action_parts
 from plugrad.types import Array, Tensor
 
 NAME = "pi.out"
 LOG_STD = "pi.log_std"
+LOG_STD_BOUNDS = (-20.0, 2.0)
+"""Bounds of a squashed Gaussian's log standard deviations; those of stable-baselines3."""
 
 
 class PolicyHead:
@@ -139,9 +141,24 @@ class ActorCritic(Network):
             name: self._encoders[name].width if recurrent is None else recurrent.width
             for name, recurrent in self._recurrent.items()
         }
+        self._squashes = config["squash_actions"]
+        if self._squashes:
+            action_space = array_space(spec.action_space)
+            if not isinstance(action_space, gym.spaces.Box):
+                raise ConfigError(
+                    f"squash_actions is for Box actions with bounds, and here is {spec.action_space}"
+                )
+            self._half = squashed_gaussian_class(action_space, numpy_ops).input_dim // 2
+            config["free_log_std"] = False
         self._head = PolicyHead(spec.action_space, config, width=self._widths[self._policy_encoder])
         self.parameters = tuple(self._parameters(config))
         self.acts_in_numpy = not encoder.filters
+
+    def distribution_class(self, action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
+        """See `Network.distribution_class`; with `squash_actions` the class of `squashed_gaussian_class`."""
+        if self._squashes:
+            return squashed_gaussian_class(action_space, ops)
+        return super().distribution_class(action_space, ops)
 
     def initial_state(self) -> dict[str, Array]:
         """The recurrent state at the start of an episode: `{name: float32 zeros [cells]}`; empty without one.
@@ -166,7 +183,11 @@ class ActorCritic(Network):
         encoder = self._encoders[self._policy_encoder]
         x = encoder.prepare(ops, batch[Columns.OBS])
         features, state = self._features(ops, weights, self._policy_encoder, x, batch)
-        out: dict[str, Any] = {Columns.ACTION_DIST_INPUTS: self._head.inputs(ops, weights, features)}
+        inputs = self._head.inputs(ops, weights, features)
+        if self._squashes:
+            means, log_stds = ops.split(inputs, (self._half, self._half), -1)
+            inputs = ops.concat([means, ops.clip(log_stds, *LOG_STD_BOUNDS)], -1)
+        out: dict[str, Any] = {Columns.ACTION_DIST_INPUTS: inputs}
         # The value network's state must not fall behind, even if no value is requested.
         if self._with_value and (value or state):
             if not self._shared:

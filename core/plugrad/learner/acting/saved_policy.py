@@ -78,7 +78,7 @@ def load_policy(
     """
     whole, saved = _read(Path(path))
     with as_checkpoint_error(whole):
-        learner = _acting_learner(saved, module_id, module, backend)
+        learner = acting_learner(saved, module_id, module, backend)
         module_id = only_module_id(learner.module, module_id)
         if whole.metadata.get("kind") not in _OF_ENVIRONMENTS:
             warn_without_statistics(learner.config)
@@ -126,7 +126,17 @@ class _Acting(Learner):
         return {}
 
 
-def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
+def acting_learner(
+    saved: Checkpoint, module_id: ModuleID, module: Any = None, backend: str | None = None
+) -> Learner:
+    """A learner that only acts, with one module of a checkpoint.
+
+    Args:
+        saved: the part of a checkpoint that a learner saved.
+        module_id: the module; see `load_policy`, also for the other arguments and the errors.
+        module: a user's own.
+        backend: that computes.
+    """
     if module is not None or backend is not None:
         return _build_learner(saved, module_id, module, backend)
     learner = _build_learner(saved, module_id, None, _NUMPY)
