@@ -58,6 +58,12 @@ class OffPolicyConfig(AlgorithmConfig):
         for_all_modules=True,
         help="environment steps at the start of a run whose actions are uniformly random",
     )
+    demonstrations: str | list[str] | None = field(
+        None,
+        for_all_modules=True,
+        help="recorded episodes that the replay buffer begins with: a directory of plugrad record, minari:<data set "
+        "id>, or a list of these",
+    )
     n_step: int | list[int] = field(
         1,
         minimum=1,

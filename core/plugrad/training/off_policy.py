@@ -17,6 +17,7 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.module_spec import names_modules, spaces_of, specs_of
 from plugrad.observations import model_space, row_shape, row_space
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
+from plugrad.replay.n_step import transitions
 from plugrad.replay.observation_rows import StoredPart, stored_parts
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
@@ -24,6 +25,7 @@ from plugrad.replay.storage import Rows
 from plugrad.rng_streams import stream
 from plugrad.sampling.learner_rewards import clip_rewards, reward_clip
 from plugrad.sampling.wrappers import EnvWrappers
+from plugrad.training.offline import load_in_spaces_of, rename_to_only_module
 from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -60,6 +62,7 @@ class OffPolicyTraining(Training):
         self._buffers: dict[ModuleID, ReplayBuffer] = {}
         self._transitions: dict[ModuleID, NStepTransitions] = {}
         self._was_emptied = False
+        self._needs_demonstrations = bool(self.config.demonstrations)
         self._filled_since = 0
         self._rows_owed = 0.0
         self._check_priorities()
@@ -105,6 +108,8 @@ class OffPolicyTraining(Training):
         if self._was_emptied:
             self._was_emptied, self._filled_since = False, before
         self._drop_removed_modules()
+        if self._needs_demonstrations:
+            self._add_demonstrations()
         episodes = self._sample()
         running = [
             str(each.id_) for each in episodes if isinstance(each, MultiAgentEpisode) and not each.is_done
@@ -123,6 +128,37 @@ class OffPolicyTraining(Training):
         if self.num_env_steps - self._filled_since < self.config.num_steps_sampled_before_learning_starts:
             return {}
         return self._learn(self.num_env_steps - before)
+
+    def _add_demonstrations(self) -> None:
+        """Begin the buffers with recorded episodes; their observations count in the statistics of normalisation."""
+        data = load_in_spaces_of(self.config, "demonstrations")
+        known, normalizers = specs_of(self.config), self.algorithm.env_runner.normalizers
+        recorded = episodes_by_module(rename_to_only_module(known, data.episodes))
+        clip = reward_clip(self.config)
+        for module_id, episodes in recorded.items():
+            config = self.config.get_config_for_module(module_id) if module_id in known else self.config
+            capacity, number = config.replay_buffer_config["capacity"], sum(map(len, episodes))
+            if module_id not in known or number > capacity:
+                wrong = f"there is no such module, only {', '.join(known)}" if module_id not in known else ""
+                raise ConfigError(
+                    f"demonstrations={self.config.demonstrations!r}: {number} steps of module {module_id!r}, and "
+                    + (wrong or f"the replay buffer has a capacity of {capacity} rows"),
+                    field="demonstrations",
+                )
+        for module_id, episodes in recorded.items():
+            if not self._is_trained(module_id):
+                continue
+            self._ensure_buffer(module_id)
+            config, buffer = self.config.get_config_for_module(module_id), self._buffers[module_id]
+            normalizer = normalizers.get(module_id)
+            for each in episodes if normalizer is not None else ():
+                normalizer.update(each.observations)
+            for each in episodes:
+                seen = each.observations if normalizer is None else normalizer.normalize(each.observations)
+                steps = replace(each, observations=seen, rewards=clip_rewards(each.rewards, clip))
+                rows = transitions(steps, config.n_step, config.gamma)
+                buffer.add(with_masks_of(buffer.row_shapes(), rows, module_id))
+        self._needs_demonstrations = False
 
     def _drop_removed_modules(self) -> None:
         for module_id in self._buffers.keys() - specs_of(self.config) if names_modules(self.config) else ():
@@ -240,6 +276,8 @@ class OffPolicyTraining(Training):
             check_columns(self._buffers[module_id].row_shapes(), self.config, module_id)
             self._rows_owed = float(each.get("rows_owed", 0.0))  # older checkpoints have none
         self._was_emptied = any(each["replay"].get("rows", {}) is None for each in state.values())
+        # Rows that a checkpoint has include them.
+        self._needs_demonstrations = bool(self.config.demonstrations) and (not state or self._was_emptied)
         if self._was_emptied:
             _log.warning(
                 "the checkpoint has no rows of the replay buffer (checkpoint_replay=False): learning goes on after %d "

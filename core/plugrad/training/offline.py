@@ -1,6 +1,6 @@
 """`OfflineTraining`: converts recorded episodes to columns once; each update learns from some of the rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -35,9 +35,7 @@ class OfflineTraining(Training):
 
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
-        data = _in_spaces_of(
-            self.config, load_episodes(self.config.input_, allow_other_bounds=self.config.allow_other_bounds)
-        )
+        data = load_in_spaces_of(self.config, "input_")
         self._columns: dict[ModuleID, dict[str, Array]] = algorithm.learner_group.foreach_learner(
             _make_columns, data.episodes
         )[0]
@@ -81,7 +79,7 @@ class OfflineTraining(Training):
 
 def _make_columns(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
     """The columns that the learner's connectors make from episodes."""
-    renamed = _rename_to_only_module(learner, episodes)
+    renamed = rename_to_only_module(learner.module, episodes)
     return learner.run_connectors([_with_states(learner, episode) for episode in renamed])
 
 
@@ -109,27 +107,38 @@ def _num_steps(columns: Mapping[str, Array]) -> int:
     return int(columns[Columns.SEQ_LENS].sum()) if Columns.SEQ_LENS in columns else _num_rows(columns)
 
 
-def _rename_to_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -> Sequence[Episode]:
+def rename_to_only_module(module_ids: Collection[ModuleID], episodes: Sequence[Episode]) -> Sequence[Episode]:
     """Let the only module learn from episodes of one module, whatever its id was when they were recorded."""
     recorded = {episode.module_id for episode in episodes if isinstance(episode, SingleAgentEpisode)}
-    if len(learner.module) > 1 or len(recorded) != 1 or recorded == set(learner.module):
+    if len(module_ids) > 1 or len(recorded) != 1 or recorded == set(module_ids):
         return episodes
-    (module_id,) = learner.module
+    (module_id,) = module_ids
     return [
         replace(episode, module_id=module_id) if isinstance(episode, SingleAgentEpisode) else episode
         for episode in episodes
     ]
 
 
-def _in_spaces_of(config: Any, data: EpisodeData) -> EpisodeData:
-    """The data as rows of the config's spaces; of its own where the config has none."""
+def load_in_spaces_of(config: Any, setting: str) -> EpisodeData:
+    """Load recorded episodes, as rows of the config's spaces; of their own where the config has none.
+
+    Args:
+        config: the settings.
+        setting: the one that names the episodes.
+
+    Raises:
+        SpaceMismatchError: their spaces do not fit.
+        Exception: see `load_episodes`.
+    """
+    source = getattr(config, setting)
+    data = load_episodes(source, allow_other_bounds=config.allow_other_bounds)
     observations = config.observation_space
     return data.read_as(
         observation_space=data.observation_space
         if observations is None
         else model_space(observations, normalized=config.normalize_observations),
         action_space=data.action_space if config.action_space is None else config.action_space,
-        where=f"input_={config.input_!r} (found) for the settings' environment (asked)",
+        where=f"{setting}={source!r} (found) for the settings' environment (asked)",
         allow_other_bounds=config.allow_other_bounds,
     )
 
