@@ -7,9 +7,8 @@ from typing import Any
 import gymnasium as gym
 
 from plugrad import Columns, RLModuleSpec
-from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
+from plugrad.distributions import LOG_STD_BOUNDS, SquashedGaussian, squashed_gaussian_class
 from plugrad.errors import ConfigError
-from plugrad.networks.actor_critic import LOG_STD_BOUNDS
 from plugrad.networks.initializers import constant
 from plugrad.networks.layers import Parameter
 from plugrad.ops import Ops

@@ -31,6 +31,7 @@ from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer, RunningMoments
 from plugrad.rng_streams import stream
+from plugrad.sampling.env_calls import CallsEnvs
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import (
     get_env_observation_spaces,
@@ -75,6 +76,17 @@ class ActingAlgorithm:
             lambda: acting.version,
             self._make_normalizers(self.config),
         )
+
+    @property
+    def env_runners(self) -> CallsEnvs:
+        """Calls the environments that training samples: `env_runners.call("set_level", 3)`, `get_attr`, `set_attr`.
+
+        Raises:
+            ConfigError: the config `is_offline`.
+        """
+        if self.env_runner is None:
+            raise ConfigError(f"{type(self.config).__name__} is offline: it has no environments to call")
+        return self.env_runner
 
     @cached_property
     def _is_multi_agent(self) -> bool:

@@ -8,13 +8,14 @@ clipped: an env runner adds the `start` of a space and applies the bounds of a `
 
 from plugrad.distributions.categorical import LOWEST, Categorical, MultiCategorical
 from plugrad.distributions.distribution import D, Distribution
-from plugrad.distributions.gaussian import HALF_LOG_2PI, DiagGaussian, SquashedGaussian
+from plugrad.distributions.gaussian import HALF_LOG_2PI, LOG_STD_BOUNDS, DiagGaussian, SquashedGaussian
 from plugrad.distributions.masks import mask_logits
 from plugrad.distributions.multi import MultiDistribution
 from plugrad.distributions.spaces import distribution_class, required_input_dim, squashed_gaussian_class
 
 __all__ = [
     "HALF_LOG_2PI",
+    "LOG_STD_BOUNDS",
     "LOWEST",
     "Categorical",
     "D",

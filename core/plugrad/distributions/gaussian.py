@@ -86,6 +86,10 @@ class Run(NamedTuple):
     half_width: float
 
 
+LOG_STD_BOUNDS = (-20.0, 2.0)
+"""Bounds of a squashed policy's log standard deviations; those of stable-baselines3."""
+
+
 class SquashedGaussian(DiagGaussian):
     """Normal distributions squashed into the bounds of a Box: `action = centre + half_width * tanh(u)`.
 

@@ -203,6 +203,10 @@ class EnvRunnerActor:
         self._series = state.get("series", 0)  # older checkpoints have none
         self._version = -1
 
+    def call_envs(self, pickled_call: bytes) -> list[Any]:
+        """See `CallsEnvs`."""
+        return self._runner.call_envs(pickle.loads(pickled_call))
+
     def truncate(self) -> None:
         """See `EnvRunner.truncate`."""
         self._runner.truncate()

@@ -19,6 +19,7 @@ from plugrad.env_runners.workers import Worker, make_workers
 from plugrad.errors import PlugradError
 from plugrad.policy.normalization import ObservationNormalizer, RunningMoments
 from plugrad.rng_streams import stream
+from plugrad.sampling.env_calls import CallsEnvs, EnvCall
 from plugrad.sampling.environments import is_multi_agent
 from plugrad.sampling.info_metrics import warn_of_missing
 from plugrad.sampling.learner_rewards import RewardNormalizer
@@ -35,7 +36,7 @@ _OF_MODULES = ("policies", "rl_module_spec", "agent_to_module")
 Weights = Callable[[], tuple[int, Mapping[str, Any]]]
 
 
-class RemoteEnvRunners:
+class RemoteEnvRunners(CallsEnvs):
     """`config.num_env_runners` env runners in processes of this machine or in Ray actors.
 
     `sample` waits for all. `submit` and `collect` do not: each runner has at most
@@ -79,6 +80,7 @@ class RemoteEnvRunners:
         self._ready: deque[Answer] = deque()
         self._restored: list[Mapping[str, Any]] = []
         self._actors: dict[int, Worker] = {}
+        self._last_calls: dict[tuple[str, str], bytes] = {}
         self._workers = make_workers(config)
         self._requests = SampleRequests(self._workers.calls, config.timeout_s, config.build_timeout_s)
         try:
@@ -314,6 +316,16 @@ class RemoteEnvRunners:
             self._actors, "begin_anew", lambda rank: (self._seed_of(rank), self._series, self._seed_of(rank))
         )
 
+    def call_envs(self, call: EnvCall) -> list[Any]:
+        """See `CallsEnvs`. A sample under way ends first."""
+        import cloudpickle
+
+        pickled = cloudpickle.dumps(call)
+        found = [result for answers in self._call_all("call_envs", pickled) for result in answers]
+        if call.kind != "get_attr":
+            self._last_calls[call.kind, call.name] = pickled
+        return found
+
     def truncate(self) -> None:
         """See `EnvRunner.truncate`."""
         self._call_all("truncate")
@@ -331,6 +343,8 @@ class RemoteEnvRunners:
         new = self._workers.start(ranks)
         self._actors |= new
         self._call_each(new, "build", lambda rank: (self._pickled_config(rank), self._series))
+        for pickled in self._last_calls.values():
+            self._call_each(new, "call_envs", lambda rank, call=pickled: (call,))  # type: ignore[misc]
         self._send_weights(new)
 
     def _send_weights(self, actors: Mapping[int, Worker]) -> None:

@@ -8,7 +8,12 @@ import numpy as np
 
 from plugrad import numpy_ops
 from plugrad.columns import Columns
-from plugrad.distributions import Distribution, distribution_class, squashed_gaussian_class
+from plugrad.distributions import (
+    LOG_STD_BOUNDS,
+    Distribution,
+    distribution_class,
+    squashed_gaussian_class,
+)
 from plugrad.errors import ConfigError
 from plugrad.model_config import CRITIC_ONLY, MODEL_SETTINGS
 from plugrad.module_spec import RLModuleSpec
@@ -23,8 +28,6 @@ from plugrad.types import Array, Tensor
 
 NAME = "pi.out"
 LOG_STD = "pi.log_std"
-LOG_STD_BOUNDS = (-20.0, 2.0)
-"""Bounds of a squashed Gaussian's log standard deviations; those of stable-baselines3."""
 
 
 class PolicyHead:

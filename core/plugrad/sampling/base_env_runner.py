@@ -1,18 +1,19 @@
 """`BaseEnvRunner`: what env runners of environments with one agent and with many share."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Generic, TypeVar
 
 from plugrad.config import Config
 from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
+from plugrad.sampling.env_calls import CallsEnvs
 from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.vectorization import steps_per_env
 
 EpisodeT = TypeVar("EpisodeT", bound=Episode)
 
 
-class BaseEnvRunner(ABC, Generic[EpisodeT]):
+class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
     """Samples episodes; it counts them, and knows how others begin."""
 
     config: Config

@@ -18,6 +18,7 @@ from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.base_env_runner import BaseEnvRunner
+from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.env_checker import raise_nonfinite
 from plugrad.sampling.episode_metrics import EpisodeMetrics, NamedMeans
 from plugrad.sampling.faults import with_faults_counted
@@ -234,6 +235,10 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         """
         if self._rollout.observations is not None and self._rollout.get_running_state(self._counted) is None:
             self._restart_all()
+
+    def call_envs(self, call: EnvCall) -> list[Any]:
+        """See `CallsEnvs`."""
+        return self._envs.call_envs(call)
 
     def close(self) -> None:
         """Close the environments; calling it again does nothing."""

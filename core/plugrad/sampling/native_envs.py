@@ -9,6 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from plugrad.errors import ConfigError, EnvContractError
 from plugrad.observations.rows import cast_exactly
+from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.env_checker import describe
 from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
 from plugrad.sampling.named_envs import EnvSource, env_name, make_named
@@ -236,6 +237,10 @@ class NativeEnvs(VectorEnvs):
                 resets_in_same_step=self.resets_in_same_step,
             )
         return observations, rewards, terminated, truncated, infos
+
+    def call_envs(self, call: EnvCall) -> list[Any]:
+        """See `VectorEnvs`; the vector environment is called once."""
+        return [call.run(self._envs, self.name)]
 
     def close(self) -> None:
         """See `VectorEnvs`."""

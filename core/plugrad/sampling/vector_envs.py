@@ -10,7 +10,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import iterate
 
 from plugrad.columns import Columns
+from plugrad.errors import ConfigError
 from plugrad.sampling.atari import LIFE_LOST
+from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_info
 from plugrad.sampling.mask_sources import mask_source
@@ -119,6 +121,18 @@ class VectorEnvs(ABC):
             EnvContractError: an environment broke Gymnasium's contract.
         """
 
+    def call_envs(self, call: EnvCall) -> list[Any]:
+        """Do something to every environment; see `CallsEnvs.call`.
+
+        Raises:
+            ConfigError: these are no objects of Python, or have no such method.
+        """
+        raise ConfigError(
+            f"{call.kind}({call.name!r}): environments of {self.name} are no objects of Python that could be called: "
+            'take vectorization_mode="sync" or "async"',
+            env=self.name,
+        )
+
     def get_running_episodes(self) -> dict[str, Any] | None:
         """States of the running episodes for `replay`, by the index of their environment.
 
@@ -187,6 +201,10 @@ class SyncEnvs(VectorEnvs):
         except (TypeError, ValueError, AttributeError):
             self._check_last_answers()
             raise
+
+    def call_envs(self, call: EnvCall) -> list[Any]:
+        """See `VectorEnvs`."""
+        return [call.run(each.env, self.name) for each in self.replayable]
 
     def get_running_episodes(self) -> dict[str, Any] | None:
         """See `VectorEnvs`."""

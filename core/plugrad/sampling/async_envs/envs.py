@@ -28,6 +28,7 @@ from plugrad.sampling.async_envs.worker import (
     map_arrays,
     reserve,
 )
+from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.vector_envs import EnvSpaces, RunningEpisode, VectorEnvs, reset_seeds
 from plugrad.types import Array
@@ -212,6 +213,12 @@ class AsyncEnvs(VectorEnvs):
             args = [(_rows(actions, share),) for share in self._shares]
         infos = self._call("step", args)
         return *self._answers[:4], join_infos(infos, self._sizes)
+
+    def call_envs(self, call: EnvCall) -> list[Any]:
+        """See `VectorEnvs`."""
+        pickled = cloudpickle.dumps(call)
+        parts = self._call("call_envs", [(pickled,)] * len(self._shares))
+        return [result for part in parts for result in part]
 
     def get_running_episodes(self) -> dict[str, Any] | None:
         """See `VectorEnvs`."""

@@ -166,6 +166,10 @@ class Worker:
         self._busy[0] = IDLE
         return infos
 
+    def call_envs(self, pickled: bytes) -> list[Any]:
+        """See `VectorEnvs`; the pickled `EnvCall` may have values of the user's classes."""
+        return self._envs.call_envs(pickle.loads(pickled))
+
     def get_running_episodes(self) -> dict[str, Any] | None:
         """See `VectorEnvs`; by index among all environments."""
         states, first = self._envs.get_running_episodes(), self._share.first

@@ -13,6 +13,7 @@ from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.base_env_runner import BaseEnvRunner
+from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.environments import make_multi_agent_env
 from plugrad.sampling.info_metrics import warn_of_missing
 from plugrad.sampling.multi_agent.acting_modules import ActingModules, InitialState
@@ -240,6 +241,10 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         """
         if self._running is not None and not all(env.can_replay for env in self._envs):
             self._restart_all()
+
+    def call_envs(self, call: EnvCall) -> list[Any]:
+        """See `CallsEnvs`."""
+        return [call.run(each.agent_env.env, each.name) for each in self._envs]
 
     def close(self) -> None:
         """Close the environments; calling it again does nothing."""
