@@ -42,7 +42,7 @@ def keep_modes(cls: type[Any]) -> None:
 def _in_mode(method: Callable[..., Any], training: bool) -> Callable[..., Any]:
     @wraps(method)
     def run(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        read = _with_structured_obs(self, batch)
+        read = with_structured_obs(self, batch)
         try:
             return self.in_mode(training, partial(method, self), read, *args, **kwargs)
         except Exception as error:
@@ -53,8 +53,10 @@ def _in_mode(method: Callable[..., Any], training: bool) -> Callable[..., Any]:
     return run
 
 
-def _with_structured_obs(module: Any, batch: Any) -> Any:
-    """Put OBS into the structure of a module's Dict or Tuple space; any other batch is returned unchanged.
+def with_structured_obs(module: Any, batch: Any) -> Any:
+    """Put OBS into the structure of a module's Dict or Tuple space, for the model and for losses.
+
+    Any other batch is returned unchanged.
 
     Args:
         module: an RLModule; a built-in network reads rows.

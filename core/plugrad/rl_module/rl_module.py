@@ -7,6 +7,7 @@ from copy import copy
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
+import numpy as np
 
 import plugrad.numpy_ops as numpy_ops
 from plugrad.columns import Columns
@@ -15,6 +16,7 @@ from plugrad.distributions import Distribution, distribution_class, mask_logits
 from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
+from plugrad.observations import in_structure, is_structured
 from plugrad.ops import Ops
 from plugrad.rl_module.modes import keep_modes
 from plugrad.rl_module.outputs import check_outputs
@@ -91,6 +93,25 @@ class RLModule(SavesWeights):
 
     def setup(self) -> None:
         """Make the layers. Called at the end of `__init__`, when the spaces and `model_config` are set."""
+
+    def observations_in_structure(self, rows: Tensor) -> Any:
+        """Rows of observations in the structure of a Dict or Tuple space, as a model of your own gets them.
+
+        ```python
+        speed = learner.module[module_id].observations_in_structure(batch["new_obs"])["speed"]
+        ```
+
+        Args:
+            rows: [B, numbers] or [B, T, numbers], such as the columns `obs` and `new_obs` of a batch.
+
+        Returns:
+            Dicts and tuples of float32 tensors [B, ...] or [B, T, ...]: Boxes have their shape, images are not scaled,
+            discrete parts are one-hot. What is structured already, and rows of a space without parts, are unchanged.
+        """
+        space = self.observation_space
+        if isinstance(rows, Mapping | tuple) or space is None or not is_structured(space):
+            return rows
+        return in_structure(numpy_ops if isinstance(rows, np.ndarray) else self.ops, space, rows)
 
     def _move_to(self, device: str) -> None:
         """Put the weights on a device.

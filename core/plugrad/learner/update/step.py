@@ -35,6 +35,7 @@ from plugrad.learner.update.minibatches import join_step_columns
 from plugrad.learner.update.optimizers import check_gradient_names, merge_gradients
 from plugrad.metrics import SEPARATOR
 from plugrad.ops import Ops, Variable
+from plugrad.rl_module import with_structured_obs
 from plugrad.schedules import ConfigView
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
@@ -187,7 +188,10 @@ def _forward_and_losses(
 
 
 def _compute(learner: "Learner", batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
-    fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
+    modules = learner.module
+    # A loss reads observations as the model does.
+    batch = {module_id: with_structured_obs(modules[module_id], rows) for module_id, rows in batch.items()}
+    fwd_out = {module_id: modules[module_id].forward_train(rows) for module_id, rows in batch.items()}
     losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
     _check_losses(learner, losses, batch)
     # Frameworks rebuild what leaves a compiled part, and only know plain dicts.
