@@ -108,6 +108,24 @@ def test_a_runtime_gives_the_actions_of_predict(case: str, tmp_path: Path) -> No
     assert_same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
 
 
+@pytest.mark.parametrize("case", ["mlp", "dict", "dict, normalised", "without what critics read", "hwc"])
+def test_a_guard_says_which_observations_predict_would_refuse(case: str, tmp_path: Path) -> None:
+    trained = policy(**CASES[case])
+    trained.export_onnx(tmp_path / "policy.onnx", guard=True)
+    session = runtime.InferenceSession(tmp_path / "policy.onnx")
+    given = fed(session, sample(trained.observation_space, 12))
+    wrong = {}
+    for row, (name, bad) in enumerate([(name, bad) for name in given for bad in (np.nan, -np.inf)]):
+        if given[name].dtype.kind == "f":
+            given[name] = given[name].copy()
+            given[name][row].flat[-1] = bad
+            wrong[row] = True
+    (finite,) = session.run(["observation_is_finite"], given)
+    assert finite.dtype == np.bool_
+    assert finite.tolist() == [row not in wrong for row in range(12)]
+    assert bool(wrong) == (case != "hwc")
+
+
 def test_a_model_has_no_input_for_what_only_critics_read(tmp_path: Path) -> None:
     session = exported(policy(ROOM, critic_only=["where"]), tmp_path)
     assert [each.name for each in session.get_inputs()] == ["room", "seen.0", "seen.1"]

@@ -34,6 +34,11 @@ from plugrad.types import DEFAULT_MODULE_ID
     help="Give the ONNX model an input action_mask: the actions that are allowed.",
 )
 @click.option(
+    "--guard",
+    is_flag=True,
+    help="Give the ONNX model an output observation_is_finite: False where an observation has NaN or infinity.",
+)
+@click.option(
     "--module",
     "module_id",
     metavar="ID",
@@ -43,7 +48,9 @@ from plugrad.types import DEFAULT_MODULE_ID
 @trust_option
 @plugin_option
 @debug_option
-def export(run: Path, out: Path, form: str | None, action_mask: bool, module_id: str, trust: bool) -> None:
+def export(
+    run: Path, out: Path, form: str | None, action_mask: bool, guard: bool, module_id: str, trust: bool
+) -> None:
     """Write RUN's policy as one file, which plugrad.load_policy opens, or as an ONNX model.
 
     RUN is a run directory, whose best checkpoint is used, a checkpoint, or a policy file. The file has the
@@ -53,6 +60,10 @@ def export(run: Path, out: Path, form: str | None, action_mask: bool, module_id:
     is_onnx = form == "onnx" or (form is None and out.suffix == ".onnx")
     if action_mask and not is_onnx:
         raise click.UsageError("--action-mask is of ONNX models: add --format onnx")
+    if guard and not is_onnx:
+        raise click.UsageError(
+            "--guard is of ONNX models; predict refuses such observations: add --format onnx"
+        )
     with ExitStack() as opened:
         if (
             trust and (run / "config.toml").is_file()
@@ -63,7 +74,7 @@ def export(run: Path, out: Path, form: str | None, action_mask: bool, module_id:
         else:
             policy = load_policy(run, module_id=module_id)
         if is_onnx:
-            policy.export_onnx(out, action_mask=action_mask)
+            policy.export_onnx(out, action_mask=action_mask, guard=guard)
         else:
             policy.save(out)
     click.echo(f"{out}")

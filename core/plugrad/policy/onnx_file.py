@@ -47,6 +47,7 @@ def write_onnx(
     initial_state: Mapping[str, Array],
     record: RecordFunction,
     action_mask: bool,
+    guard: bool = False,
 ) -> None:
     """Write a policy as an ONNX model; a file of this name is replaced all at once.
 
@@ -57,6 +58,7 @@ def write_onnx(
         initial_state: of a stateful module, `{name: array}` of one row; empty for others.
         record: adds the module's nodes.
         action_mask: whether the model has an input `action_mask`.
+        guard: whether it has an output `observation_is_finite`.
 
     Raises:
         MissingFrameworkError: `onnx` is not installed.
@@ -64,7 +66,8 @@ def write_onnx(
         CheckpointError: the disk refused; a file that was there is as it was.
     """
     graph = Graph()
-    batch: dict[str, Any] = {Columns.OBS: observed_rows(graph, encoder)}
+    observed = observed_arrays(graph, encoder)
+    batch: dict[str, Any] = {Columns.OBS: observed_rows(encoder, observed)}
     if initial_state:
         batch[Columns.STATE_IN] = {
             name: graph.input(f"{Columns.STATE_IN}.{name}", value.dtype, (None, *value.shape))
@@ -77,6 +80,8 @@ def write_onnx(
     outputs = env_actions(action_space, columns[Columns.ACTIONS])
     for name, value in columns.get(Columns.STATE_OUT, {}).items():
         outputs[f"{Columns.STATE_OUT}.{name}"] = value
+    if guard:
+        outputs[GUARD] = are_finite(encoder, observed)
     model = graph.model(outputs, _metadata(encoder.read_space, action_space))
     with disk_errors("write a policy to", path):
         replace_file(Path(path), model)
@@ -95,24 +100,52 @@ def _metadata(observation_space: Space[Any], action_space: Space[Any]) -> dict[s
 
 OBSERVATION, ACTION = "obs", "action"
 """Names of an input and of an output, if the observation or the action is one array."""
-TAKEN = (OBSERVATION, ACTION, Columns.ACTION_MASK, Columns.STATE_IN, Columns.STATE_OUT)
+GUARD = "observation_is_finite"
+"""An output, bool [N]: whether `predict` would act on the observation; it refuses NaN and infinity."""
+TAKEN = (OBSERVATION, ACTION, Columns.ACTION_MASK, Columns.STATE_IN, Columns.STATE_OUT, GUARD)
 """Names of other inputs and of outputs, or what these begin with."""
 
 
-def observed_rows(graph: Graph, encoder: ObservationEncoder) -> Tensor:
-    """Add inputs for observations, and what `encoder.encode` makes of them.
+Observed = list[tuple[Space[Any], Tensor]]
+"""The arrays of observations with their spaces."""
+
+
+def observed_arrays(graph: Graph, encoder: ObservationEncoder) -> Observed:
+    """Add an input [N, ...] for each array of an observation that acting reads; see `_input_name`."""
+    return [
+        (leaf, graph.input(_input_name(encoder.space, path), leaf.dtype, (None, *(leaf.shape or ()))))
+        for path, leaf in _leaves(encoder.read_space, "")
+    ]
+
+
+def are_finite(encoder: ObservationEncoder, observed: Observed) -> Tensor:
+    """Add what `predict` checks: bool [N], whether all numbers of an observation are finite.
 
     Args:
-        graph: gets an input [N, ...] for each array of the structure that acting reads; see `_input_name`.
+        encoder: of the policy; without a normalizer numbers must be finite in float32.
+        observed: of `observed_arrays`.
+    """
+    _, first = observed[0]
+    finite = ops.zeros_like(ops.cast(ops.reshape(first, (-1, prod(first.shape[1:])))[:, 0], "float32")) + 1.0
+    for leaf, x in observed:
+        if np.dtype(leaf.dtype).kind == "f":
+            is_wide = encoder.normalizer is not None and leaf.dtype == np.float64
+            x = ops.cast(ops.reshape(x, (-1, prod(leaf.shape or ()))), "float64" if is_wide else "float32")
+            is_finite = ops.abs(x) <= np.finfo(x.dtype).max  # never where it is NaN
+            finite = ops.minimum(finite, ops.min(ops.cast(is_finite, "float32"), axis=-1))
+    return finite > 0.5
+
+
+def observed_rows(encoder: ObservationEncoder, observed: Observed) -> Tensor:
+    """Add what `encoder.encode` makes of observations.
+
+    Args:
         encoder: of the policy.
+        observed: of `observed_arrays`.
 
     Returns:
         The rows that the module reads.
     """
-    observed = [
-        (leaf, graph.input(_input_name(encoder.space, path), leaf.dtype, (None, *(leaf.shape or ()))))
-        for path, leaf in _leaves(encoder.read_space, "")
-    ]
     rows = observed[0][1]
     if encoder.flattens:
         dtype = "float32" if encoder.normalizer is None else "float64"

@@ -154,7 +154,7 @@ class Policy:
         write_policy_file(path, self._content())
         return str(path)
 
-    def export_onnx(self, path: StrPath, *, action_mask: bool = False) -> str:
+    def export_onnx(self, path: StrPath, *, action_mask: bool = False, guard: bool = False) -> str:
         """Write the policy as an ONNX model, which computes what `predict(..., deterministic=True)` does.
 
         Its inputs are observations [N, ...] of any N: `obs`, or one input for each key of a Dict space, named by the
@@ -165,6 +165,8 @@ class Policy:
         Args:
             path: the file, such as "policy.onnx". One that is there is replaced all at once.
             action_mask: whether the model has an input `action_mask`, bool [N, choices]: the actions that are allowed.
+            guard: whether it has an output `observation_is_finite`, bool [N]: False where an observation has NaN or
+                infinity, which `predict` refuses. A model cannot refuse: do not send such an action to a robot.
 
         Returns:
             `path`.
@@ -181,6 +183,7 @@ class Policy:
             initial_state=self._initial_state(),
             record=self._record,
             action_mask=action_mask,
+            guard=guard,
         )
         return str(path)
 
