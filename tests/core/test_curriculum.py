@@ -1,6 +1,8 @@
 """A curriculum: methods and attributes of environments, wherever they step."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
 from typing import Any
 
 import gymnasium as gym
@@ -9,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from plugrad.algorithm import Algorithm
-from plugrad.errors import ConfigError
+from plugrad.errors import ConfigError, EnvWorkerError
 from plugrad_bc import BCConfig
 from plugrad_ppo import PPOConfig
 
@@ -101,6 +103,47 @@ def test_a_replaced_env_runner_is_at_the_level_of_the_others() -> None:
     algorithm.stop()
 
 
+class HangsOnce(Levels):
+    """One of its environments never answers its second step, unless it did so before: there is a file then."""
+
+    def __init__(self, marker: str) -> None:
+        super().__init__()
+        self.marker = Path(marker)
+
+    def step(self, action: Any) -> Any:
+        if self.steps == 1 and not self.marker.exists():
+            self.marker.touch()
+            sleep(60)
+        return super().step(action)
+
+
+def test_environments_are_made_anew_after_one_that_hung_and_are_at_their_level(tmp_path: Path) -> None:
+    config = (
+        PPOConfig().environment(HangsOnce, env_config={"marker": str(tmp_path / "hung")}).debugging(seed=0)
+    )
+    config = config.framework("numpy").env_runners(num_envs_per_env_runner=2, vectorization_mode="async")
+    config = config.rl_module(model_config={"fcnet_hiddens": [2]}).learners(timeout_s=2)
+    algorithm = config.training(train_batch_size=8, minibatch_size=8, num_epochs=1).build_algo()
+    algorithm.env_runners.call("set_level", 2.0)
+    with pytest.raises(EnvWorkerError, match=r"did not answer within 2 seconds.*env_runners\.make_anew\(\)"):
+        algorithm.train()
+    algorithm.env_runners.make_anew()
+    assert algorithm.train()["num_env_steps_sampled_lifetime"] == 8
+    assert rewards(algorithm) == {2.0}
+    algorithm.stop()
+
+
+def test_environments_of_this_process_are_closed_and_made_anew() -> None:
+    algorithm = built(env_runner_backend="process")
+    algorithm.env_runners.call("set_level", 3.0)
+    before = [each.unwrapped for each in algorithm.env_runner._envs.replayable]
+    algorithm.env_runners.make_anew()
+    after = [each.unwrapped for each in algorithm.env_runner._envs.replayable]
+    assert not set(map(id, before)) & set(map(id, after))
+    assert rewards(algorithm) == {3.0}
+    algorithm.stop()
+
+
 class TwoLevels:
     """Two agents of RLlib's interface."""
 
@@ -127,6 +170,7 @@ def test_environments_of_many_agents_have_levels_too() -> None:
     config = config.multi_agent(policies=["one"], agent_to_module=only).env_runners(num_envs_per_env_runner=2)
     algorithm = config.training(train_batch_size=8, minibatch_size=8).build_algo()
     assert algorithm.env_runners.call("set_level", 4.0) == [None, None]
+    algorithm.env_runners.make_anew()
     found = [each for episode in algorithm.sample(3) for each in episode.agent_episodes.values()]
     assert {float(each) for episode in found for each in episode.rewards} == {4.0}
     algorithm.stop()

@@ -207,6 +207,10 @@ class EnvRunnerActor:
         """See `CallsEnvs`."""
         return self._runner.call_envs(pickle.loads(pickled_call))
 
+    def make_anew(self) -> None:
+        """See `CallsEnvs`."""
+        self._runner.make_anew()
+
     def truncate(self) -> None:
         """See `EnvRunner.truncate`."""
         self._runner.truncate()

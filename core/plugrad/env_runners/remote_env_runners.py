@@ -326,6 +326,10 @@ class RemoteEnvRunners(CallsEnvs):
             self._last_calls[call.kind, call.name] = pickled
         return found
 
+    def make_anew(self) -> None:
+        """See `CallsEnvs`."""
+        self._call_all("make_anew")
+
     def truncate(self) -> None:
         """See `EnvRunner.truncate`."""
         self._call_all("truncate")

@@ -1,12 +1,13 @@
 """`BaseEnvRunner`: what env runners of environments with one agent and with many share."""
 
 from abc import abstractmethod
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
 from plugrad.config import Config
 from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
-from plugrad.sampling.env_calls import CallsEnvs
+from plugrad.sampling.env_calls import CallsEnvs, EnvCall
 from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.vectorization import steps_per_env
 
@@ -19,6 +20,7 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
     config: Config
     _counted: EpisodeMetrics
     _num_restarts = 0
+    _last_calls: Mapping[tuple[str, str], EnvCall] = {}
 
     @property
     def total_steps(self) -> int:
@@ -86,6 +88,26 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
         except BaseException:
             self.begin_new_episodes()  # those that ran would lead to the same error
             raise
+
+    def call_envs(self, call: EnvCall) -> list[Any]:
+        """See `CallsEnvs`."""
+        found = self._call_envs(call)
+        if call.kind != "get_attr":
+            self._last_calls = {**self._last_calls, (call.kind, call.name): call}
+        return found
+
+    def make_anew(self) -> None:
+        """See `CallsEnvs`."""
+        self._make_envs_anew()
+        for call in self._last_calls.values():
+            self._call_envs(call)
+        self.begin_new_episodes()
+
+    @abstractmethod
+    def _call_envs(self, call: EnvCall) -> list[Any]: ...
+
+    @abstractmethod
+    def _make_envs_anew(self) -> None: ...
 
     @abstractmethod
     def _sample(self, num_steps: int, random_actions: bool) -> list[EpisodeT]: ...

@@ -108,3 +108,20 @@ class CallsEnvs(ABC):
     @abstractmethod
     def call_envs(self, call: EnvCall) -> list[Any]:
         """Do it to all environments; see `call`."""
+
+    @abstractmethod
+    def make_anew(self) -> None:
+        """Close all environments and make others in their places, such as after one that hung or died.
+
+        ```python
+        try:
+            algorithm.train()
+        except EnvWorkerError:
+            algorithm.env_runners.make_anew()  # and go on: weights, statistics and counters stay
+        ```
+
+        New episodes begin, with seeds not used before. The last call of each name is made again.
+
+        Raises:
+            Exception: what making an environment raised. It may be called again.
+        """

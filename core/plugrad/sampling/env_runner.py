@@ -236,9 +236,13 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         if self._rollout.observations is not None and self._rollout.get_running_state(self._counted) is None:
             self._restart_all()
 
-    def call_envs(self, call: EnvCall) -> list[Any]:
-        """See `CallsEnvs`."""
+    def _call_envs(self, call: EnvCall) -> list[Any]:
         return self._envs.call_envs(call)
+
+    def _make_envs_anew(self) -> None:
+        self._envs.close()
+        self._envs = self._rollout.envs = make_vector_envs(self.config)
+        self._rollout.masks = None
 
     def close(self) -> None:
         """Close the environments; calling it again does nothing."""

@@ -316,8 +316,8 @@ class AsyncEnvs(VectorEnvs):
             share = self._shares[number]
             where = f"environments {share.start} to {share.stop - 1} of {self.name}: their worker process"
         hint = (
-            "Close these environments and make new ones, or resume from the last checkpoint, with new_episodes=True if "
-            "it comes to the same end again"
+            "Make others in their places and go on, algorithm.env_runners.make_anew(), or resume from the last "
+            "checkpoint, with new_episodes=True if it comes to the same end again"
         )
         known = {} if busy == IDLE else {"index": busy}
         return EnvWorkerError(f"{where} {lost}. {hint}", env=self.name, **known)

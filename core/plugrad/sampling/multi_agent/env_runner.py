@@ -120,12 +120,8 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
                     field=name,
                 )
         self._act = act
-        envs = [
-            make_multi_agent_env(config.env, config.env_config) for _ in range(config.num_envs_per_env_runner)
-        ]
-        spaces = action_spaces_of_agents(envs[0], config)
-        self._envs = [ReplayableAgentEnv(env, spaces) for env in envs]
         self._config = config
+        self._envs = self._make_envs()
         self._modules = ActingModules(self._envs[0].agent_env, config, initial_state, normalizers)
         self._metrics = MultiAgentMetrics()
         self._counted = self._metrics.episodes
@@ -242,9 +238,20 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         if self._running is not None and not all(env.can_replay for env in self._envs):
             self._restart_all()
 
-    def call_envs(self, call: EnvCall) -> list[Any]:
-        """See `CallsEnvs`."""
+    def _call_envs(self, call: EnvCall) -> list[Any]:
         return [call.run(each.agent_env.env, each.name) for each in self._envs]
+
+    def _make_envs(self) -> list[ReplayableAgentEnv]:
+        config = self._config
+        envs = [
+            make_multi_agent_env(config.env, config.env_config) for _ in range(config.num_envs_per_env_runner)
+        ]
+        spaces = action_spaces_of_agents(envs[0], config)
+        return [ReplayableAgentEnv(env, spaces) for env in envs]
+
+    def _make_envs_anew(self) -> None:
+        self.close()
+        self._envs = self._make_envs()
 
     def close(self) -> None:
         """Close the environments; calling it again does nothing."""
