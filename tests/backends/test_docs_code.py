@@ -18,6 +18,7 @@ PAGES = [
     "logging.md",
     "masks.md",
     "models.md",
+    "module-contracts.md",
     "multi-agent.md",
     "networks.md",
     "normalization.md",
