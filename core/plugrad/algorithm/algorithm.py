@@ -260,7 +260,9 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
         state = {
             "learner": self.learner_group.get_state()[COMPONENT_LEARNER],
             "acting": self._acting.get_streams(),
-            "env_runner": None if self.env_runner is None else self.env_runner.get_state(),
+            "env_runner": self._recorded_statistics()
+            if self.env_runner is None
+            else self.env_runner.get_state(),
             "training": self._training.get_state(),
             "training_iteration": self.iteration,
         }
@@ -271,6 +273,13 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
             self.env_runner.truncate()
         self._learner.notify("checkpoint_saved", path=str(path))
         return str(path)
+
+    def _recorded_statistics(self) -> dict[str, Any] | None:
+        """The statistics of an offline algorithm, as those of an env runner are saved; None without them."""
+        states = {module_id: each.get_state() for module_id, each in self._normalizers.items()}
+        if self._is_multi_agent:
+            return {"normalizers": states} if states else None
+        return {"normalizer": next(iter(states.values()))} if states else None
 
     def _metadata(self) -> dict[str, Any]:
         metadata = metadata_of(self._learner, self.config, kind="algorithm")
@@ -355,6 +364,10 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
             if self.env_runner is not None:
                 running: dict[str, Any] = {"running": None, "runners": {}} if new_episodes else {}
                 self.env_runner.set_state({**state["env_runner"], **running})
+            elif self._normalizers:
+                saved = state["env_runner"]
+                states = saved.get("normalizers") or dict.fromkeys(self._normalizers, saved["normalizer"])
+                self.set_statistics({"observations": states})
             self.learner_group._restore(checkpoint.path, hyperparameters=hyperparameters)
             self._acting.reset(acted)
             if new_episodes:

@@ -1,10 +1,12 @@
 """What an Algorithm does with its policies: sample, evaluate, record."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +14,7 @@ import gymnasium as gym
 from plugrad.checkpoint import Checkpoint
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
-from plugrad.episodes import Episode, episodes_by_module
+from plugrad.episodes import Episode, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group.acting_learner import ActingLearner
 from plugrad.learner import Learner
@@ -59,6 +61,7 @@ class ActingAlgorithm:
     _acting: ActingLearner
     _evaluator: AnyEnvRunner | None
     _has_warned = False
+    _recorded_normalizers: Mapping[ModuleID, ObservationNormalizer] = MappingProxyType({})
 
     @property
     def _learner(self) -> Learner:
@@ -121,7 +124,28 @@ class ActingAlgorithm:
 
     @property
     def _normalizers(self) -> Mapping[ModuleID, ObservationNormalizer]:
-        return {} if self.env_runner is None else self.env_runner.normalizers
+        return self._recorded_normalizers if self.env_runner is None else self.env_runner.normalizers
+
+    def normalize_recorded(self, episodes: Sequence[SingleAgentEpisode]) -> list[SingleAgentEpisode]:
+        """Recorded episodes as modules see them with `normalize_observations`, for an offline algorithm.
+
+        The statistics of evaluations, policies and checkpoints are those of all these observations.
+
+        Args:
+            episodes: with observations of the environment.
+
+        Returns:
+            Episodes with normalised observations.
+        """
+        normalizers = self._make_normalizers(self.config)
+        own = [each for each in episodes if each.module_id in normalizers]
+        for each in own:
+            normalizers[each.module_id].update(each.observations)
+        self._recorded_normalizers = normalizers
+        return [
+            replace(each, observations=normalizers[each.module_id].normalize(each.observations))
+            for each in own
+        ]
 
     def get_statistics(self) -> dict[str, Any]:
         """The statistics by which env runners scale what modules see: weights alone act otherwise without them.

@@ -36,12 +36,13 @@ class OfflineConfig(AlgorithmConfig):
         """See `Config.validate`.
 
         Raises:
-            ConfigError: also if `normalize_observations` is set: there are no running statistics offline.
+            ConfigError: also if `normalize_observations` is set without an environment.
         """
         super().validate()
-        if self.normalize_observations:
+        if self.normalize_observations and self.env is None:
             raise ConfigError(
-                "normalize_observations=True: recorded observations are learned from as they are"
+                "normalize_observations=True and no environment, whose observation space says which numbers are "
+                "scaled: without one, recorded observations are learned from as they are"
             )
 
     def build_algo(self) -> Algorithm:

@@ -11,6 +11,7 @@ from plugrad.batch.forms import STATE_COLUMNS
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.hooks.learner_protocol import LearnerProtocol
+from plugrad.module_spec import specs_of
 from plugrad.observations import model_space
 from plugrad.offline import EpisodeData, load_episodes
 from plugrad.rng_streams import stream
@@ -35,9 +36,11 @@ class OfflineTraining(Training):
 
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
-        data = load_in_spaces_of(self.config, "input_")
+        episodes = load_in_spaces_of(self.config, "input_").episodes
+        if self.config.normalize_observations:
+            episodes = algorithm.normalize_recorded(rename_to_only_module(specs_of(self.config), episodes))
         self._columns: dict[ModuleID, dict[str, Array]] = algorithm.learner_group.foreach_learner(
-            _make_columns, data.episodes
+            _make_columns, episodes
         )[0]
         self._rows = {
             module_id: ShuffledRows(_num_rows(columns), self.config.seed, module_id)
