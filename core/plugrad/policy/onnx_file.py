@@ -111,7 +111,15 @@ Observed = list[tuple[Space[Any], Tensor]]
 
 
 def observed_arrays(graph: Graph, encoder: ObservationEncoder) -> Observed:
-    """Add an input [N, ...] for each array of an observation that acting reads; see `_input_name`."""
+    """Add an input [N, ...] for each array of an observation that acting reads; see `_input_name`.
+
+    Args:
+        graph: gets the inputs.
+        encoder: of the policy.
+
+    Returns:
+        The arrays with their spaces.
+    """
     return [
         (leaf, graph.input(_input_name(encoder.space, path), leaf.dtype, (None, *(leaf.shape or ()))))
         for path, leaf in _leaves(encoder.read_space, "")
@@ -124,6 +132,9 @@ def are_finite(encoder: ObservationEncoder, observed: Observed) -> Tensor:
     Args:
         encoder: of the policy; without a normalizer numbers must be finite in float32.
         observed: of `observed_arrays`.
+
+    Returns:
+        bool [N].
     """
     _, first = observed[0]
     finite = ops.zeros_like(ops.cast(ops.reshape(first, (-1, prod(first.shape[1:])))[:, 0], "float32")) + 1.0

@@ -98,16 +98,44 @@ class CallsEnvs(ABC):
         return self.call_envs(EnvCall("call", name, args, kwargs))
 
     def get_attr(self, name: str) -> list[Any]:
-        """An attribute of every environment; arguments, order and errors as in `call`."""
+        """An attribute of every environment.
+
+        Args:
+            name: of an attribute of the environment or of a wrapper; the outermost that has it is taken.
+
+        Returns:
+            The values, as `call` returns results.
+
+        Raises:
+            ConfigError: there is no such attribute, or the environments are envpool's.
+        """
         return self.call_envs(EnvCall("get_attr", name))
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every environment, which must have it; see `call`."""
+        """Set an attribute of every environment.
+
+        Args:
+            name: of an attribute that the environment or a wrapper has; the outermost that has it is changed.
+            value: the new value; see `call` for other processes, replaced env runners and checkpoints.
+
+        Raises:
+            ConfigError: there is no such attribute, or the environments are envpool's.
+        """
         self.call_envs(EnvCall("set_attr", name, (value,)))
 
     @abstractmethod
     def call_envs(self, call: EnvCall) -> list[Any]:
-        """Do it to all environments; see `call`."""
+        """Do something to all environments.
+
+        Args:
+            call: what; see `call`.
+
+        Returns:
+            What each returned.
+
+        Raises:
+            Exception: see `call`.
+        """
 
     @abstractmethod
     def make_anew(self) -> None:

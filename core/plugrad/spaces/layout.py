@@ -41,7 +41,14 @@ class RowPart:
         return _part_shape(self.space)
 
     def is_of(self, keys: Collection[str]) -> bool:
-        """Whether it is, or is within, the part of a Dict under one of some keys."""
+        """Whether it is, or is within, the part of a Dict under one of some keys.
+
+        Args:
+            keys: of the Dict.
+
+        Returns:
+            True if it is.
+        """
         return any(self.path.startswith(f"[{key!r}]") for key in keys)
 
     @property
@@ -76,6 +83,9 @@ def without_keys(space: Space[Any] | None, keys: Collection[str]) -> Dict:
     Args:
         space: of observations.
         keys: those that are left out.
+
+    Returns:
+        A new Dict of the others.
 
     Raises:
         ConfigError: it is no Dict, has no such key, or no other.

@@ -111,7 +111,15 @@ def _num_steps(columns: Mapping[str, Array]) -> int:
 
 
 def rename_to_only_module(module_ids: Collection[ModuleID], episodes: Sequence[Episode]) -> Sequence[Episode]:
-    """Let the only module learn from episodes of one module, whatever its id was when they were recorded."""
+    """Let the only module learn from episodes of one module, whatever its id was when they were recorded.
+
+    Args:
+        module_ids: of the learner.
+        episodes: recorded ones.
+
+    Returns:
+        The episodes; copies with another module id if need be.
+    """
     recorded = {episode.module_id for episode in episodes if isinstance(episode, SingleAgentEpisode)}
     if len(module_ids) > 1 or len(recorded) != 1 or recorded == set(module_ids):
         return episodes
@@ -128,6 +136,9 @@ def load_in_spaces_of(config: Any, setting: str) -> EpisodeData:
     Args:
         config: the settings.
         setting: the one that names the episodes.
+
+    Returns:
+        The episodes.
 
     Raises:
         SpaceMismatchError: their spaces do not fit.

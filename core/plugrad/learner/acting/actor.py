@@ -335,6 +335,9 @@ def critic_only_of(module: Any, config: Any) -> tuple[str, ...]:
         module: the RLModule; that of a user's own is believed in, or, where it was made without settings, the config.
         config: an `AlgorithmConfig`.
 
+    Returns:
+        The keys; none without the setting.
+
     Raises:
         ConfigError: the setting is no list of keys.
     """

@@ -136,6 +136,12 @@ def acting_learner(
         module_id: the module; see `load_policy`, also for the other arguments and the errors.
         module: a user's own.
         backend: that computes.
+
+    Returns:
+        The learner, built, with the module's weights.
+
+    Raises:
+        Exception: see `load_policy`.
     """
     if module is not None or backend is not None:
         return _build_learner(saved, module_id, module, backend)
