@@ -348,7 +348,7 @@ class RemoteEnvRunners(CallsEnvs):
         self._actors |= new
         self._call_each(new, "build", lambda rank: (self._pickled_config(rank), self._series))
         for pickled in self._last_calls.values():
-            self._call_each(new, "call_envs", lambda rank, call=pickled: (call,))  # type: ignore[misc]
+            self._call_each(new, "call_envs", dict.fromkeys(new, (pickled,)).__getitem__)
         self._send_weights(new)
 
     def _send_weights(self, actors: Mapping[int, Worker]) -> None:
