@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from plugrad import Columns, LearnerProtocol, hookimpl
 from plugrad.batch import Rows
 from plugrad.gradients import Gradients
+from plugrad.rl_module import with_structured_obs
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 _SMALL, _BIG = "gradient_squared_norm_of_half", "gradient_squared_norm"
@@ -110,7 +111,9 @@ def _gradients(learner: LearnerProtocol, batch: ModuleBatches) -> Gradients:
 
 
 def _losses(learner: LearnerProtocol, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
-    fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
+    modules = learner.module
+    batch = {module_id: with_structured_obs(modules[module_id], rows) for module_id, rows in batch.items()}
+    fwd_out = {module_id: modules[module_id].forward_train(rows) for module_id, rows in batch.items()}
     return learner.compute_losses(fwd_out=fwd_out, batch=batch), fwd_out
 
 

@@ -96,8 +96,9 @@ def test_a_method_of_every_environment_is_called_and_samples_follow(algorithm: A
 
 def test_a_replaced_env_runner_is_at_the_level_of_the_others() -> None:
     algorithm = built(**PLACES["processes"])
-    for level in (2.0, 5.0):
-        algorithm.env_runners.call("set_level", level)
+    algorithm.env_runners.call("set_level", 2.0)
+    algorithm.env_runners.set_attr("level", 3.0)
+    algorithm.env_runners.call("set_level", 5.0)  # the last one of all, as for the others
     algorithm.env_runner._actors[0].kill()
     assert rewards(algorithm) == {5.0}
     algorithm.stop()

@@ -98,6 +98,7 @@ def test_with_normalised_observations_they_count_in_the_statistics(tmp_path: Pat
 def test_a_resumed_run_has_them_once(keeps_rows: bool, tmp_path: Path) -> None:
     recorded(tmp_path / "data")
     some = config(tmp_path / "data", checkpoint_replay=keeps_rows)
+    some = some.env_runners(normalize_observations=True)
     algorithm, other = some.build_algo(), some.build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "run")
@@ -106,6 +107,9 @@ def test_a_resumed_run_has_them_once(keeps_rows: bool, tmp_path: Path) -> None:
     rows = columns(other)
     assert len(rows["obs"]) == sum(LENGTHS) + (4 if keeps_rows else 2)
     assert (rows["rewards"][:8] == [1, 2, 3, 4, 5, 1, 2, 3]).all()
+    algorithm.train()
+    counts = [each.env_runner.normalizer.count for each in (algorithm, other)]
+    assert counts[0] == counts[1]
     for each in (algorithm, other):
         each.stop()
 

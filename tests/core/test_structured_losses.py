@@ -9,6 +9,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
 from plugrad.learner.learner import Learner
 from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
+from plugrad.training.off_policy import _compute_td_errors
+from plugrad_listeners import GradientNoiseScale
 from plugrad_ppo import PPOConfig, PPOLearner
 
 SPACE = Dict(
@@ -46,16 +48,34 @@ class Reading(PPOLearner):
         )
 
 
-def updated(spec: RLModuleSpec) -> tuple[Any, Any]:
-    """What the loss of one update reads: `batch["obs"]`, and its structure."""
+class Parts(PPOLearner):
+    """Its loss is a sum over a part of the observation."""
+
+    def compute_loss_for_module(self, *, module_id: Any, config: Any, batch: Any, fwd_out: Any) -> Any:
+        weighted = fwd_out[Columns.VF_PREDS] * batch[Columns.OBS]["parts"][1][:, 0]
+        return self.ops.mean(weighted)
+
+
+def built(spec: RLModuleSpec, learner_class: Any, *plugins: Any) -> Learner:
     config = PPOConfig().framework("numpy").rl_module(rl_module_spec=spec)
     config = config.environment(observation_space=SPACE, action_space=Discrete(2))
-    config = config.learners(learner_class=Reading).training(minibatch_size=None, num_epochs=1)
-    learner: Learner = config.build_learner()
+    config = config.learners(learner_class=learner_class).training(minibatch_size=None, num_epochs=1)
+    learner: Learner = learner_class(config=config, plugins=plugins)
+    learner.build()
+    return learner
+
+
+def update(learner: Learner) -> Any:
     rng = np.random.default_rng(0)
     acted = learner.compute_actions(OBS)
     extra = {name: rng.standard_normal(N).astype(np.float32) for name in ("advantages", "value_targets")}
-    learner.update({DEFAULT_MODULE_ID: {**acted, "obs": OBS, **extra}}, shuffle_batch_per_epoch=False)
+    batch = {DEFAULT_MODULE_ID: {**acted, "obs": OBS, **extra}}
+    return learner.update(batch, shuffle_batch_per_epoch=False)
+
+
+def updated(spec: RLModuleSpec) -> tuple[Any, Any]:
+    """What the loss of one update reads: `batch["obs"]`, and its structure."""
+    update(built(spec, Reading))
     read: tuple[Any, Any] = Reading.read
     return read
 
@@ -77,3 +97,21 @@ def test_a_loss_of_a_built_in_network_reads_rows_and_asks_for_their_structure() 
     rows, structured = updated(RLModuleSpec(model_config={"fcnet_hiddens": [2], "conv_filters": []}))
     assert np.shape(rows) == (N, 9)
     assert_structured(structured)
+
+
+def test_a_listener_that_computes_the_loss_of_some_rows_gives_it_the_same_structure() -> None:
+    learner = built(RLModuleSpec(module_class=Own), Parts, GradientNoiseScale(decay=0.0))
+    found = update(learner)[DEFAULT_MODULE_ID]
+    assert found["gradient_rows_of_half"] == N / 2
+    assert found["gradient_squared_norm_of_half"] > 0.0
+    assert found["gradient_squared_norm"] > 0.0
+
+
+def test_errors_by_which_rows_are_replayed_read_observations_by_key() -> None:
+    def td_errors(learner: Any, module_id: Any, config: Any, batch: Any, fwd_out: Any) -> Any:
+        return batch[Columns.OBS]["parts"][1][:, 0]
+
+    learner = built(RLModuleSpec(module_class=Own), Parts)
+    rows = {"obs": np.concatenate([OBS["camera"].reshape(N, 4), np.zeros((N, 3)), OBS["parts"][1]], -1)}
+    found = _compute_td_errors(learner, td_errors, {DEFAULT_MODULE_ID: rows})[DEFAULT_MODULE_ID]
+    np.testing.assert_allclose(found, OBS["parts"][1][:, 0])

@@ -65,9 +65,8 @@ def export(
             "--guard is of ONNX models; predict refuses such observations: add --format onnx"
         )
     with ExitStack() as opened:
-        if (
-            trust and (run / "config.toml").is_file()
-        ):  # the settings say how to make the network, a checkpoint does not
+        # Settings say how to make the network; a checkpoint does not.
+        if trust and (run / "config.toml").is_file():
             algorithm, _ = open_trained(run, None, Choice(Trust(everything=True)))
             opened.callback(algorithm.stop)
             policy = algorithm.get_policy(module_id)

@@ -323,6 +323,7 @@ class RemoteEnvRunners(CallsEnvs):
         pickled = cloudpickle.dumps(call)
         found = [result for answers in self._call_all("call_envs", pickled) for result in answers]
         if call.kind != "get_attr":
+            self._last_calls.pop((call.kind, call.name), None)  # the last one of all is made last, too
             self._last_calls[call.kind, call.name] = pickled
         return found
 

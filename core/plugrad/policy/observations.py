@@ -124,7 +124,7 @@ class ObservationEncoder:
             where, what = nonfinite(observation)
             path = ""
             if self.flattens and is_structured(self.space):  # name the first sensor that is
-                path = nonfinite_part(self.space, where.reshape(-1, where.shape[-1]).any(axis=0))
+                path = nonfinite_part(self.space, np.any(where.reshape(-1, where.shape[-1]), axis=0))
                 part = next(each for each in row_parts(self.space) if each.path == path)
                 observation, where = (each[..., part.start : part.stop] for each in (observation, where))
             bad, expected = observation[where][:SHOWN_VALUES], "finite numbers"

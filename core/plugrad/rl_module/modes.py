@@ -8,12 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any
 
-import numpy as np
-
-from plugrad import numpy_ops
 from plugrad.batch import Rows
 from plugrad.columns import Columns
-from plugrad.observations import in_structure, is_structured
+from plugrad.observations import is_structured
 from plugrad.rl_module.outputs import describe
 
 IS_TRAINING = {
@@ -68,11 +65,9 @@ def with_structured_obs(module: Any, batch: Any) -> Any:
     space = module.observation_space
     if not is_structured(space) or module.network is not None or Columns.OBS not in batch:
         return batch
-    rows = batch[Columns.OBS]
-    if isinstance(rows, Mapping | tuple):
+    if isinstance(batch[Columns.OBS], Mapping | tuple):
         return batch
-    ops = numpy_ops if isinstance(rows, np.ndarray) else module.ops
-    structured = {Columns.OBS: in_structure(ops, space, rows)}
+    structured = {Columns.OBS: module.observations_in_structure(batch[Columns.OBS])}
     return batch.with_columns(structured) if isinstance(batch, Rows) else {**batch, **structured}
 
 

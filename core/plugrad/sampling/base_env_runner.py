@@ -93,7 +93,9 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
         """See `CallsEnvs`."""
         found = self._call_envs(call)
         if call.kind != "get_attr":
-            self._last_calls = {**self._last_calls, (call.kind, call.name): call}
+            name = call.kind, call.name
+            others = {each: known for each, known in self._last_calls.items() if each != name}
+            self._last_calls = {**others, name: call}  # the last one of all is made last, too
         return found
 
     def make_anew(self) -> None:

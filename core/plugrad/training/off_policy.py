@@ -22,6 +22,7 @@ from plugrad.replay.observation_rows import StoredPart, stored_parts
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
 from plugrad.replay.storage import Rows
+from plugrad.rl_module import with_structured_obs
 from plugrad.rng_streams import stream
 from plugrad.sampling.learner_rewards import clip_rewards, reward_clip
 from plugrad.sampling.wrappers import EnvWrappers
@@ -105,11 +106,11 @@ class OffPolicyTraining(Training):
     def training_step(self) -> ModuleResults:
         """See `Training`."""
         before = self.num_env_steps
-        if self._was_emptied:
-            self._was_emptied, self._filled_since = False, before
         self._drop_removed_modules()
         if self._needs_demonstrations:
             self._add_demonstrations()
+        if self._was_emptied:
+            self._was_emptied, self._filled_since = False, before
         episodes = self._sample()
         running = [
             str(each.id_) for each in episodes if isinstance(each, MultiAgentEpisode) and not each.is_done
@@ -131,31 +132,35 @@ class OffPolicyTraining(Training):
 
     def _add_demonstrations(self) -> None:
         """Begin the buffers with recorded episodes; their observations count in the statistics of normalisation."""
+        known, clip = specs_of(self.config), reward_clip(self.config)
         data = load_in_spaces_of(self.config, "demonstrations")
-        known, normalizers = specs_of(self.config), self.algorithm.env_runner.normalizers
         recorded = episodes_by_module(rename_to_only_module(known, data.episodes))
-        clip = reward_clip(self.config)
-        for module_id, episodes in recorded.items():
-            config = self.config.get_config_for_module(module_id) if module_id in known else self.config
-            capacity, number = config.replay_buffer_config["capacity"], sum(map(len, episodes))
-            if module_id not in known or number > capacity:
-                wrong = f"there is no such module, only {', '.join(known)}" if module_id not in known else ""
+        for module_id, episodes in recorded.items():  # all are checked before any is added
+            wrong, number = "", sum(map(len, episodes))
+            if module_id not in known:
+                wrong = f"there is no such module, only {', '.join(known)}"
+            else:
+                capacity = self.config.get_config_for_module(module_id).replay_buffer_config["capacity"]
+                if number > capacity:
+                    wrong = f"the replay buffer has a capacity of {capacity} rows"
+            if wrong:
                 raise ConfigError(
                     f"demonstrations={self.config.demonstrations!r}: {number} steps of module {module_id!r}, and "
-                    + (wrong or f"the replay buffer has a capacity of {capacity} rows"),
+                    f"{wrong}",
                     field="demonstrations",
                 )
-        for module_id, episodes in recorded.items():
-            if not self._is_trained(module_id):
-                continue
+        for module_id in filter(self._is_trained, recorded):
             self._ensure_buffer(module_id)
             config, buffer = self.config.get_config_for_module(module_id), self._buffers[module_id]
-            normalizer = normalizers.get(module_id)
-            for each in episodes if normalizer is not None else ():
-                normalizer.update(each.observations)
+            episodes, normalizer = recorded[module_id], self.algorithm.env_runner.normalizers.get(module_id)
+            if normalizer is not None:
+                for each in episodes if not self._was_emptied else ():  # a checkpoint's statistics have them
+                    normalizer.update(each.observations)
+                episodes = [
+                    replace(each, observations=normalizer.normalize(each.observations)) for each in episodes
+                ]
             for each in episodes:
-                seen = each.observations if normalizer is None else normalizer.normalize(each.observations)
-                steps = replace(each, observations=seen, rewards=clip_rewards(each.rewards, clip))
+                steps = replace(each, rewards=clip_rewards(each.rewards, clip))
                 rows = transitions(steps, config.n_step, config.gamma)
                 buffer.add(with_masks_of(buffer.row_shapes(), rows, module_id))
         self._needs_demonstrations = False
@@ -296,6 +301,7 @@ def _compute_td_errors(
     errors = {}
     for module_id, rows in batch.items():
         tensors = learner._convert_batch_type({**rows, **_draw_noise(learner, module_id, rows)})
+        tensors = with_structured_obs(learner.module[module_id], tensors)
         found = learner.module[module_id].in_mode(False, _forward, learner, td_errors, module_id, tensors)
         errors[module_id] = learner._convert_to_numpy(found)
     return errors
