@@ -79,6 +79,12 @@ def test_they_have_n_steps_and_clipped_rewards_as_sampled_ones_have(tmp_path: Pa
     np.testing.assert_allclose(rows["rewards"][:5], [1.75, 2.25, 2.25, 2.25, 1.5])
     assert rows["n_step"][:5].tolist() == [2, 2, 2, 2, 1]
     algorithm.stop()
+    algorithm = config(tmp_path / "data", n_step=[2, 3]).build_algo()
+    algorithm.train()
+    steps = columns(algorithm)["n_step"]
+    assert set(steps[:3]) <= {2.0, 3.0}
+    assert steps[[3, 4, 6, 7]].tolist() == [2, 1, 2, 1]
+    algorithm.stop()
 
 
 def test_with_normalised_observations_they_count_in_the_statistics(tmp_path: Path) -> None:

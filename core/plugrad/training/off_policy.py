@@ -17,7 +17,6 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.module_spec import names_modules, spaces_of, specs_of
 from plugrad.observations import model_space, row_shape, row_space
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
-from plugrad.replay.n_step import transitions
 from plugrad.replay.observation_rows import StoredPart, stored_parts
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
@@ -151,18 +150,18 @@ class OffPolicyTraining(Training):
                 )
         for module_id in filter(self._is_trained, recorded):
             self._ensure_buffer(module_id)
-            config, buffer = self.config.get_config_for_module(module_id), self._buffers[module_id]
-            episodes, normalizer = recorded[module_id], self.algorithm.env_runner.normalizers.get(module_id)
+            normalizer = self.algorithm.env_runner.normalizers.get(module_id)
+            episodes = [
+                replace(each, rewards=clip_rewards(each.rewards, clip)) for each in recorded[module_id]
+            ]
             if normalizer is not None:
                 for each in episodes if not self._was_emptied else ():  # a checkpoint's statistics have them
                     normalizer.update(each.observations)
                 episodes = [
                     replace(each, observations=normalizer.normalize(each.observations)) for each in episodes
                 ]
-            for each in episodes:
-                steps = replace(each, rewards=clip_rewards(each.rewards, clip))
-                rows = transitions(steps, config.n_step, config.gamma)
-                buffer.add(with_masks_of(buffer.row_shapes(), rows, module_id))
+            buffer, rows = self._buffers[module_id], self._transitions[module_id](episodes)
+            buffer.add(with_masks_of(buffer.row_shapes(), rows, module_id))
         self._needs_demonstrations = False
 
     def _drop_removed_modules(self) -> None:
