@@ -348,18 +348,19 @@ def critic_only_of(module: Any, config: Any) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _check_unread(learner: Any, module_id: ModuleID, encoder: ObservationEncoder) -> None:
+def _check_unread(learner: "Learner", module_id: ModuleID, encoder: ObservationEncoder) -> None:
     """Refuse a user's own module whose policy reads what the setting says that only its critics read."""
-    rng = np.random.default_rng(0)
-    whole, (*_, last) = encoder.row_space, row_parts(encoder.space)
-    zeros = rng.integers(0, 2, (8, last.stop)).astype(whole.dtype)
-    other = zeros.copy()
-    for part in row_parts(encoder.space):
+    parts = row_parts(encoder.space)
+    rows = np.random.default_rng(0).integers(0, 2, (8, parts[-1].stop)).astype(encoder.row_space.dtype)
+    changed = rows.copy()
+    for part in parts:
         if part.is_of(encoder.unread):
-            zeros[:, part.start : part.stop], other[:, part.start : part.stop] = 0, 1
-    one, two = (learner.compute_actions(each, module_id=module_id, explore=False) for each in (zeros, other))
-    column = Columns.ACTION_DIST_INPUTS if Columns.ACTION_DIST_INPUTS in one else Columns.ACTIONS
-    if not np.allclose(one[column], two[column], rtol=1e-5, atol=1e-6):
+            rows[:, part.start : part.stop], changed[:, part.start : part.stop] = 0, 1
+    acted, other = (
+        learner.compute_actions(each, module_id=module_id, explore=False) for each in (rows, changed)
+    )
+    column = Columns.ACTION_DIST_INPUTS if Columns.ACTION_DIST_INPUTS in acted else Columns.ACTIONS
+    if not np.allclose(acted[column], other[column], rtol=1e-5, atol=1e-6):
         raise ConfigError(
             f"module {module_id!r} ({learner.module[module_id].class_name}): its {column} change with "
             f"{', '.join(map(repr, encoder.unread))}, which {CRITIC_ONLY} says that only critics read: a policy would "
