@@ -123,6 +123,32 @@ def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
             ],
         ),
         (
+            ".multi_agent(policies={'a': (None, obs, None, {'lr': 1}), 'b': PolicySpec(), 'c': (Own, None, None, {})})",
+            ".multi_agent(policies={'a': RLModuleSpec(observation_space=obs), 'b': RLModuleSpec(), "
+            "'c': RLModuleSpec()})",
+            [
+                "a policy's config {'lr': 1} was deleted: "
+                "rl_module(algorithm_config_overrides_per_module={module id: {setting: value}})",
+                "policy_class=Own was deleted: a policy is an RLModule: RLModuleSpec(module_class=...)",
+            ],
+        ),
+        (
+            ".env_runners(gym_env_vectorize_mode='ASYNC').env_runners(gym_env_vectorize_mode=gym.VectorizeMode.SYNC)",
+            '.env_runners(vectorization_mode="async").env_runners(vectorization_mode="sync")',
+            [],
+        ),
+        (
+            ".env_runners(gym_env_vectorize_mode=mode)",
+            ".env_runners(vectorization_mode=mode)",
+            ['env_runners(vectorization_mode=mode): its names are in lower case here, such as "sync"'],
+        ),
+        (".training(vf_clip_param=None)", '.training(vf_clip_param=float("inf"))', []),
+        (
+            ".learners(local_gpu_idx=1)",
+            "",
+            ['learners(local_gpu_idx=...) was deleted: framework(device="cuda:1") chooses a GPU'],
+        ),
+        (
             ".env_runners(create_env_on_local_worker=True)",
             "",
             [
@@ -133,7 +159,8 @@ def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
     ],
 )
 def test_a_setting_is_rewritten_with_its_arguments_or_named(theirs: str, ours: str, notes: list[str]) -> None:
-    assert last(f"{PPO}config = PPOConfig(){theirs}\n") == (
+    names = f"from ray.rllib.policy.policy import PolicySpec\n{PPO}"
+    assert last(f"{names}config = PPOConfig(){theirs}\n") == (
         f"config = PPOConfig.rllib_defaults(){ours}",
         notes,
     )

@@ -13,7 +13,7 @@ from plugrad.deprecation import hint_for
 from plugrad.importing.names import resolve_name
 from plugrad.model_config import MODEL_SETTINGS
 from plugrad.replay.settings import DEFAULTS as REPLAY_SETTINGS
-from plugrad_rllib.migrate import connectors, environments
+from plugrad_rllib.migrate import connectors, environments, policies
 from plugrad_rllib.migrate.code import argument, as_one, code, expression_statement, name_of, string
 from plugrad_rllib.migrate.names import ALGORITHMS, HAVE_RLLIB_DEFAULTS, HERE
 from plugrad_rllib.migrate.program import Program
@@ -211,6 +211,12 @@ def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tu
         _note_own_model_settings(program, section, arg, line)
     elif name == "replay_buffer_config":
         arg = _replay_buffer(program, arg, line)
+    elif name == "policies":
+        arg = policies.by_tuples(program, arg, line)
+    elif name == "gym_env_vectorize_mode":
+        arg = _in_lower_case(program, section, arg, line)
+    elif name == "vf_clip_param" and code(arg.value) == "None":
+        arg = arg.with_changes(value=cst.parse_expression('float("inf")'))
     return _place(program, section, name, arg, line)
 
 
@@ -312,6 +318,18 @@ def _note_own_model_settings(program: Program, section: str, arg: cst.Arg, line:
             "module_class of your own gets it"
         )
         program.notes.add(line, text, "docs/networks.md")
+
+
+def _in_lower_case(program: Program, section: str, arg: cst.Arg, line: int) -> cst.Arg:
+    """`gym_env_vectorize_mode="SYNC"`, and `=gym.VectorizeMode.SYNC`, by plugrad's name."""
+    plain = string(arg.value) or code(arg.value).rpartition("VectorizeMode.")[2]
+    if plain.isupper():
+        return arg.with_changes(value=cst.SimpleString(f'"{plain.lower()}"'))
+    said = (
+        f'{section}(vectorization_mode={code(arg.value)}): its names are in lower case here, such as "sync"'
+    )
+    program.notes.add(line, said, "docs/environments.md")
+    return arg
 
 
 def _replay_buffer(program: Program, arg: cst.Arg, line: int) -> cst.Arg:

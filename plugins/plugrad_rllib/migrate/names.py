@@ -99,6 +99,7 @@ REWRITTEN = frozenset(
         "register_env",
         "make_target_network",
         "run_rllib_example_script_experiment",
+        "PolicySpec",
         "SampleBatch",
         "try_import_tf",
         "try_import_torch",

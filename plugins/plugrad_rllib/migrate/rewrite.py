@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from plugrad_rllib.migrate import algorithms, configs, connectors, environments, imports, results
+from plugrad_rllib.migrate import algorithms, configs, connectors, environments, imports, policies, results
 from plugrad_rllib.migrate.code import in_parentheses, name_of, without_parentheses
 from plugrad_rllib.migrate.names import OF_ENV_CONTEXTS, PARTS_OF_MODULES
 from plugrad_rllib.migrate.notes import Note
@@ -160,6 +160,8 @@ class _Rewriter(cst.CSTTransformer):
         if self.program.imported.get(name_of(original_node.func) or "") == "DefaultModelConfig":
             return in_parentheses(configs.model_config(self.program, call, line), updated_node)
         found = environments.unwrapped(self.program, call)
+        if isinstance(found, cst.Call):
+            found = policies.by_name(self.program, found, line)
         if isinstance(found, cst.Call):
             found = configs.own_setting_or(self.program, found)
         found = results.read(self.program, algorithms.rewrite(self.program, found, line), line)

@@ -76,6 +76,7 @@ GONE: Mapping[str, str] = MappingProxyType(
         "batch_mode": "whole and cut episodes are both used",
         "disable_env_checking": "environments are checked when they answer",
         "env_runner_cls": "plugrad samples agents alone and together with its own",
+        "local_gpu_idx": 'framework(device="cuda:1") chooses a GPU',
         "evaluation_force_reset_envs_before_iteration": "evaluation has environments of its own",
         "evaluation_num_env_runners": "evaluation runs in this process",
         "evaluation_parallel_to_training": "evaluation runs between updates",
