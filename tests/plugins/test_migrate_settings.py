@@ -360,6 +360,33 @@ def test_settings_of_networks_are_dicts_wherever_they_are_named() -> None:
     assert notes == []
 
 
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "import ray.rllib.algorithms.ppo as ppo; import torch\nc = ppo",
+        "from ray.rllib.algorithms import ppo\nc = ppo",
+        "from ray import rllib\nc = rllib.algorithms.ppo",
+        "import ray.rllib\nc = ray.rllib.algorithms.ppo",
+        "import ray\nc = ray.rllib.algorithms.ppo",
+    ],
+)
+def test_names_of_a_module_of_rllib_that_is_imported_whole_are_those_of_the_module(begin: str) -> None:
+    line, notes = last(f"{begin}.PPOConfig().training(lr=1)  # mine\n")
+    assert line == "c = PPOConfig.rllib_defaults().training(lr=1)  # mine"
+    assert notes == []
+
+
+def test_a_module_of_rllib_of_which_more_is_used_is_named() -> None:
+    text, (note,) = rewritten("import ray.rllib.algorithms.ppo as ppo\na = ppo.PPOConfig()\nb = look(ppo)\n")
+    assert "import ray.rllib.algorithms.ppo as ppo\n" in text
+    assert "a = PPOConfig.rllib_defaults()\n" in text
+    assert note.startswith("1: this import of a module of RLlib was left")
+    own = "import ray.rllib.algorithms.ppo as ppo\nclass PPOConfig(ppo.PPOConfig):\n    pass\n"
+    text, (note,) = rewritten(own)
+    assert text == own
+    assert note.startswith("1: this import of a module of RLlib was left")
+
+
 def test_names_of_columns_and_of_an_environments_state_are_those_here() -> None:
     program = (
         "from ray.rllib.env.multi_agent_env import ENV_STATE\n"

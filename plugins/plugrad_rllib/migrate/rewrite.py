@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from plugrad_rllib.migrate import algorithms, configs, connectors, environments, imports, policies, results
+from plugrad_rllib.migrate import (
+    algorithms,
+    configs,
+    connectors,
+    environments,
+    imports,
+    modules,
+    policies,
+    results,
+)
 from plugrad_rllib.migrate.code import in_parentheses, name_of, without_parentheses
 from plugrad_rllib.migrate.names import OF_ENV_CONTEXTS, PARTS_OF_MODULES
 from plugrad_rllib.migrate.notes import Note
@@ -20,6 +29,7 @@ _NO_PROGRAM = "nothing was changed: rewritten, the program would be no Python ({
 _TOO_DEEP = (
     "nothing was changed: its expressions are nested too deeply for plugrad migrate: rewrite it by hand"
 )
+_WHOLE = "this import of a module of RLlib was left, since the program uses more of it: import the names that it uses"
 MAX_DEPTH = 1000
 """Levels of a program's tree; Python's own limit is not much higher."""
 
@@ -39,7 +49,10 @@ def migrate(source: str) -> tuple[str, list[Note]]:
     """
     try:
         tree = ast.parse(source)
-        program = None if _is_too_deep(tree) else read_program(tree)
+        program = None
+        if not _is_too_deep(tree):
+            given, left = modules.by_names(source) if "rllib" in source else (source, [])
+            program = read_program(ast.parse(given))
     except (RecursionError, MemoryError):  # of Python's parser, too
         program = None
     if program is None:
@@ -47,7 +60,9 @@ def migrate(source: str) -> tuple[str, list[Note]]:
     if not program.imported and "ray" not in source:
         return source, []
     try:
-        module = MetadataWrapper(cst.parse_module(source)).visit(_Rewriter(program))
+        for line in left:
+            program.notes.add(line, _WHOLE)
+        module = MetadataWrapper(cst.parse_module(given)).visit(_Rewriter(program))
         text = imports.add(module, program).code
         if imports.restore(program, text):
             text = imports.add(module, program).code
