@@ -3,7 +3,7 @@
 A `plugrad.training.Training` decides what one iteration does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from operator import index
 from time import perf_counter
@@ -357,6 +357,12 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
             acted = state.get("acting", {})  # older checkpoints have none
             generators_of(acted)  # an error before anything is changed
             theirs = with_hyperparameters_of(self.config, checkpoint, hyperparameters)
+            if (
+                self.env_runner is None
+            ):  # recorded rows are normalised by the statistics that the weights know
+                super().set_statistics(
+                    self._statistics_in(checkpoint, checkpoint, list(self._learner.module))
+                )
             self._use_config(self.config if hyperparameters == "config" else theirs)
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
             if self._recorder is not None and "recorder" in state:
@@ -364,15 +370,19 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
             if self.env_runner is not None:
                 running: dict[str, Any] = {"running": None, "runners": {}} if new_episodes else {}
                 self.env_runner.set_state({**state["env_runner"], **running})
-            elif self._normalizers:
-                saved = state["env_runner"]
-                states = saved.get("normalizers") or dict.fromkeys(self._normalizers, saved["normalizer"])
-                self.set_statistics({"observations": states})
             self.learner_group._restore(checkpoint.path, hyperparameters=hyperparameters)
             self._acting.reset(acted)
             if new_episodes:
                 self.begin_new_episodes()
         self.iteration = iteration
+
+    def set_statistics(self, statistics: Mapping[str, Any]) -> None:
+        """See `ActingAlgorithm.set_statistics`. Recorded episodes are normalised anew, by these."""
+        super().set_statistics(statistics)
+        if self.env_runner is None and statistics.get("observations"):
+            state = self._training.get_state()
+            self._use_config(self.config)
+            self._training.set_state(state)
 
     def _use_config(self, config: Any) -> None:
         self.config = config
@@ -384,10 +394,13 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
     def _all_or_nothing(self) -> Iterator[None]:
         """A block that restores a checkpoint: an error leaves all parts as they were. The learners come last."""
         config, training, recorder = self.config, self._training, self._recorder
+        statistics = self.get_statistics()
         runner = None if self.env_runner is None else self.env_runner.get_state()
         try:
             yield
         except BaseException:
+            if self.env_runner is None:
+                super().set_statistics(statistics)
             self._use_config(config)
             self._training, self._recorder = training, recorder
             if self.env_runner is not None and runner is not None:

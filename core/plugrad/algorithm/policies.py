@@ -129,19 +129,21 @@ class ActingAlgorithm:
     def normalize_recorded(self, episodes: Sequence[SingleAgentEpisode]) -> list[SingleAgentEpisode]:
         """Recorded episodes as modules see them with `normalize_observations`, for an offline algorithm.
 
-        The statistics of evaluations, policies and checkpoints are those of all these observations.
+        Statistics are those of all these observations, unless there are some: of a checkpoint whose weights know them.
 
         Args:
             episodes: with observations of the environment.
 
         Returns:
-            Episodes with normalised observations.
+            Those of modules that act, with normalised observations.
         """
-        normalizers = self._make_normalizers(self.config)
-        own = [each for each in episodes if each.module_id in normalizers]
-        for each in own:
-            normalizers[each.module_id].update(each.observations)
-        self._recorded_normalizers = normalizers
+        own = [each for each in episodes if each.module_id in self._acting_module_ids]
+        if not self._recorded_normalizers:
+            normalizers = self._make_normalizers(self.config)
+            for each in own:
+                normalizers[each.module_id].update(each.observations)
+            self._recorded_normalizers = normalizers
+        normalizers = self._recorded_normalizers
         return [
             replace(each, observations=normalizers[each.module_id].normalize(each.observations))
             for each in own
@@ -220,7 +222,7 @@ class ActingAlgorithm:
             saved.get(each) for each in ("normalizers", "normalizer", "reward_normalizer")
         )
         _check_normalizes(checkpoint, self.config, has_statistics=bool(several or one))
-        if self.env_runner is None:
+        if self.env_runner is None and not self._normalizers:
             return {}
         modules = [each for each in self._acting_module_ids if each in loaded]
         spaces = {each: space for each, space in self._env_observation_spaces.items() if each in loaded}
