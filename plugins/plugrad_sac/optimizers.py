@@ -39,8 +39,10 @@ def register_optimizers(
         own = [param for name, param in params.items() if is_of(name, network)]
         if not own:
             raise ConfigError(
-                f"module {module_id!r} has no parameters whose names begin with the word {network!r}; there are "
-                f"{', '.join(params)}",
+                f"module {module_id!r} ({learner.module[module_id].class_name}) has no parameters whose names begin "
+                f"with the word {network!r}; there are {', '.join(params)}. A model that is called with observations "
+                "alone has no values of actions: docs/module-contracts.md has the names, inputs and outputs that each "
+                "algorithm asks of a module",
                 module_id=module_id,
             )
         lr = settings["lr_or_lr_schedule"]

@@ -9,9 +9,10 @@ from gymnasium.spaces import Box
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
 from plugrad.distributions import LOG_STD_BOUNDS, squashed_gaussian_class
+from plugrad.errors import ConfigError, MissingColumnError
 from plugrad.learner.learner import Learner
 from plugrad.testing.numpy_module import ArrayVariable, NumpyRLModule
-from plugrad_sac import SACConfig
+from plugrad_sac import SACConfig, TD3Config
 
 OBSERVATIONS, ACTIONS = Box(-1.0, 1.0, (3,), np.float32), Box(-1.0, 1.0, (2,), np.float32)
 B = 6
@@ -49,8 +50,8 @@ class OwnSAC(NumpyRLModule):
         return self.ops.matmul(self.ops.stack([x, x]), critics)[..., 0]
 
 
-def learner(spec: RLModuleSpec) -> Learner:
-    config = SACConfig().framework("numpy").debugging(seed=0)
+def learner(spec: RLModuleSpec, config_class: Any = SACConfig) -> Learner:
+    config = config_class().framework("numpy").debugging(seed=0)
     config = config.environment(observation_space=OBSERVATIONS, action_space=ACTIONS)
     config = config.training(minibatch_size=B, train_batch_size=B, lr=0.01)
     built: Learner = config.rl_module(rl_module_spec=spec).build_learner()
@@ -84,3 +85,33 @@ def test_a_module_of_sacs_contract_learns_as_the_built_in_one_does() -> None:
     for name, mine in names.items():
         np.testing.assert_allclose(after[mine], theirs[name], atol=1e-4)
         assert np.abs(after[mine] - WEIGHTS[mine]).max() > 1e-3
+
+
+class WithoutValues(OwnSAC):
+    """Has the names of the contract, and not its outputs."""
+
+    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        columns = super()._forward(batch, **kwargs)
+        columns.pop("qf_preds", None)
+        return columns
+
+
+class WithoutCritics(NumpyRLModule):
+    """A policy and a value, as PPO asks for."""
+
+    def setup(self) -> None:
+        self.policy, self.value = (ArrayVariable(np.zeros((3, each), np.float32)) for each in (4, 1))
+
+
+@pytest.mark.parametrize("config", [SACConfig, TD3Config])
+def test_a_module_without_the_names_of_an_algorithm_is_refused_with_the_page_that_has_them(
+    config: Any,
+) -> None:
+    with pytest.raises(ConfigError, match=r"\(WithoutCritics\).*'pi'.*policy.*docs/module-contracts\.md"):
+        learner(RLModuleSpec(module_class=WithoutCritics), config)
+
+
+def test_a_module_without_the_outputs_of_an_algorithm_is_refused_with_the_page_that_has_them() -> None:
+    lacking = learner(RLModuleSpec(module_class=WithoutValues))
+    with pytest.raises(MissingColumnError, match=r"no 'qf_preds'.*docs/module-contracts\.md"):
+        lacking.update(batch())

@@ -139,10 +139,9 @@ class ActingAlgorithm:
         """
         own = [each for each in episodes if each.module_id in self._acting_module_ids]
         if not self._recorded_normalizers:
-            normalizers = self._make_normalizers(self.config)
+            self._recorded_normalizers = self._make_normalizers(self.config)
             for each in own:
-                normalizers[each.module_id].update(each.observations)
-            self._recorded_normalizers = normalizers
+                self._recorded_normalizers[each.module_id].update(each.observations)
         normalizers = self._recorded_normalizers
         return [
             replace(each, observations=normalizers[each.module_id].normalize(each.observations))

@@ -34,7 +34,9 @@ class Outputs(dict[str, Tensor]):
         self._model = model
 
     def __missing__(self, column: str) -> NoReturn:
-        hint = "; a plain model returns (inputs, values) for it" if column == Columns.VF_PREDS else ""
+        hint = "; docs/module-contracts.md has what each algorithm asks of a module"
+        if column == Columns.VF_PREDS:
+            hint = "; a plain model returns (inputs, values) for it"
         raise MissingColumnError(
             f"{self._model} returned no {column!r}, which is needed here; expected that column, found only: "
             f"{', '.join(self) or 'none'}{hint}.{did_you_mean(column, self)}",

@@ -16,6 +16,7 @@ from plugrad.gradients import FlatVariable, Layout
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
 from plugrad.optimizers import StepCount
+from plugrad.rl_module.outputs import Outputs
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ class TargetNetwork:
         """
         with self._learner.module[self._module_id].functional_call(self._weights()):
             module = self._learner.module[self._module_id]
-            outputs = module.in_mode(False, module.forward_train, batch)
-        return self._constants(outputs)
+            outputs = self._constants(module.in_mode(False, module.forward_train, batch))
+        return outputs if module.network is not None else Outputs(module.class_name, outputs)
 
     def _constants(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The columns without gradients; a recurrent state is a dict of its own."""
