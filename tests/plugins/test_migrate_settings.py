@@ -242,6 +242,7 @@ def test_the_pieces_of_a_connector_are_settings_one_by_one_or_named(
     [
         "(lambda env: MeanStdFilter()) if use else other",
         "lambda env: MeanStdFilter() if use else None",
+        "lambda env: FrameStackingEnvToModule(num_frames=env.frames)",
         "make()",
         "functools.partial(f)",
     ],

@@ -11,7 +11,7 @@ import libcst as cst
 
 from plugrad_rllib.migrate import environments
 from plugrad_rllib.migrate.code import code, name_of
-from plugrad_rllib.migrate.program import Program, given_maker
+from plugrad_rllib.migrate.program import Program, given_maker, reads_no_argument
 
 OF_ENVIRONMENTS = "env_to_module_connector"
 OF_LEARNERS = "learner_connector"
@@ -169,10 +169,9 @@ def pieces_of(program: Program, maker: ast.expr) -> Sequence[ast.expr] | None:
         The expressions that make the pieces; None: it cannot be read off.
     """
     maker = given_maker(maker)
-    if isinstance(maker, ast.Name):
-        returned = program.returned.get(maker.id)
-    else:
-        returned = maker.body if isinstance(maker, ast.Lambda) else None
+    returned = program.returned.get(maker.id) if isinstance(maker, ast.Name) else None
+    if isinstance(maker, ast.Lambda) and reads_no_argument(maker.args, maker.body):
+        returned = maker.body
     if isinstance(returned, ast.List | ast.Tuple):
         return None if any(isinstance(each, ast.Starred) for each in returned.elts) else returned.elts
     return [returned] if isinstance(returned, ast.Call) else None

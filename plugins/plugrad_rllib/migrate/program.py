@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeGuard
 
 from plugrad_rllib.migrate.names import CONSTANTS
 from plugrad_rllib.migrate.notes import Notes
@@ -133,18 +134,36 @@ def _look_at_functions(program: Program, nodes: Sequence[ast.AST]) -> None:
         if isinstance(node, ast.FunctionDef):
             number[node.name] += 1
             body = [each for each in node.body if not _is_docstring(each)]
-            if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
+            if (
+                len(body) == 1
+                and isinstance(body[0], ast.Return)
+                and reads_no_argument(node.args, body[0].value)
+            ):
                 program.returned[node.name] = body[0].value
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
             for each in node.targets:
                 number[ast.unparse(each)] += 1
-                program.returned[ast.unparse(each)] = node.value.body
+                if reads_no_argument(node.value.args, node.value.body):
+                    program.returned[ast.unparse(each)] = node.value.body
     for name, times in number.items():
         if times > 1:  # which of them is meant is not known
             program.returned.pop(name, None)
     makers = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg in CONNECTORS]
     given = [each.id for each in map(given_maker, makers) if isinstance(each, ast.Name)]
     program.only_connectors = {name for name in given if given.count(name) == len(program.uses[name])}
+
+
+def reads_no_argument(arguments: ast.arguments, returned: ast.expr | None) -> TypeGuard[ast.expr]:
+    """Whether what a function returns can stand where the function is given, since it reads none of its arguments.
+
+    Args:
+        arguments: the function's.
+        returned: what it returns.
+    """
+    if returned is None:
+        return False
+    own = {each.arg for each in ast.walk(arguments) if isinstance(each, ast.arg)}
+    return not own & {each.id for each in ast.walk(returned) if isinstance(each, ast.Name)}
 
 
 def given_maker(maker: ast.expr) -> ast.expr:
