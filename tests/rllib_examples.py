@@ -17,7 +17,7 @@ from pathlib import Path
 
 from plugrad_rllib.migrate.rewrite import migrate
 
-SECONDS = 100
+SECONDS = 60
 """The longest time that an example may take."""
 RUN = """
 import runpy, sys
@@ -41,7 +41,7 @@ def migrated(examples: Path, folder: Path) -> dict[str, list[str]]:
         if name.startswith("_old_api_stack"):
             continue
         source = path.read_text()
-        text, notes = migrate(source) if path.name != "__init__.py" else (lazy(source), [])
+        text, notes = migrate(lazy(source) if path.name == "__init__.py" else source)
         target = folder / "rllib_examples" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(re.sub(r"\bray\.rllib\.examples\b", "rllib_examples", text))
@@ -51,15 +51,25 @@ def migrated(examples: Path, folder: Path) -> dict[str, list[str]]:
 
 
 def lazy(source: str) -> str:
-    """A package's `from module import name` as imports of each name when it is asked for."""
-    imports = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
-    names = {
-        alias.asname or alias.name: (node.module, alias.name) for node in imports for alias in node.names
-    }
+    """A package that imports of other examples what it is asked for, and what it reads itself and can be imported."""
+    tree = ast.parse(source)
+    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names, kept = {}, []
+    for node in tree.body:
+        imported = (
+            [each.asname or each.name for each in node.names] if isinstance(node, ast.ImportFrom) else []
+        )
+        if imported and node.module.startswith("ray.rllib.examples") and not read & set(imported):
+            names |= {each.asname or each.name: (node.module, each.name) for each in node.names}
+        elif imported:
+            kept += ["try:", f"    {ast.unparse(node)}", "except ImportError:", "    pass"]
+        else:
+            kept.append(ast.unparse(node))
     return (
-        "from importlib import import_module\n\n"
+        "\n".join(kept) + "\n\n\n"
         f"NAMES = {names!r}\n\n\n"
         "def __getattr__(name):\n"
+        "    from importlib import import_module\n\n"
         "    if name not in NAMES:\n"
         "        raise AttributeError(name)\n"
         "    module, attribute = NAMES[name]\n"
