@@ -134,12 +134,10 @@ def _look_at_functions(program: Program, nodes: Sequence[ast.AST]) -> None:
         if isinstance(node, ast.FunctionDef):
             number[node.name] += 1
             body = [each for each in node.body if not _is_docstring(each)]
-            if (
-                len(body) == 1
-                and isinstance(body[0], ast.Return)
-                and reads_no_argument(node.args, body[0].value)
-            ):
-                program.returned[node.name] = body[0].value
+            last = body[-1] if body else None
+            returned = last.value if len(body) == 1 and isinstance(last, ast.Return) else None
+            if reads_no_argument(node.args, returned):
+                program.returned[node.name] = returned
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
             for each in node.targets:
                 number[ast.unparse(each)] += 1
