@@ -170,7 +170,7 @@ def pieces_of(program: Program, maker: ast.expr) -> Sequence[ast.expr] | None:
     """
     maker = given_maker(maker)
     returned = program.returned.get(maker.id) if isinstance(maker, ast.Name) else None
-    if isinstance(maker, ast.Lambda) and reads_no_argument(maker.args, maker.body):
+    if isinstance(maker, ast.Lambda) and reads_no_argument(maker.body, maker.args):
         returned = maker.body
     if isinstance(returned, ast.List | ast.Tuple):
         return None if any(isinstance(each, ast.Starred) for each in returned.elts) else returned.elts

@@ -136,12 +136,12 @@ def _look_at_functions(program: Program, nodes: Sequence[ast.AST]) -> None:
             body = [each for each in node.body if not _is_docstring(each)]
             last = body[-1] if body else None
             returned = last.value if len(body) == 1 and isinstance(last, ast.Return) else None
-            if reads_no_argument(node.args, returned):
+            if reads_no_argument(returned, node.args):
                 program.returned[node.name] = returned
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
             for each in node.targets:
                 number[ast.unparse(each)] += 1
-                if reads_no_argument(node.value.args, node.value.body):
+                if reads_no_argument(node.value.body, node.value.args):
                     program.returned[ast.unparse(each)] = node.value.body
     for name, times in number.items():
         if times > 1:  # which of them is meant is not known
@@ -151,12 +151,12 @@ def _look_at_functions(program: Program, nodes: Sequence[ast.AST]) -> None:
     program.only_connectors = {name for name in given if given.count(name) == len(program.uses[name])}
 
 
-def reads_no_argument(arguments: ast.arguments, returned: ast.expr | None) -> TypeGuard[ast.expr]:
+def reads_no_argument(returned: ast.expr | None, arguments: ast.arguments) -> TypeGuard[ast.expr]:
     """Whether what a function returns can stand where the function is given, since it reads none of its arguments.
 
     Args:
-        arguments: the function's.
         returned: what it returns.
+        arguments: the function's.
     """
     if returned is None:
         return False
