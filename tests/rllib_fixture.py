@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from learning import quick_mode
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner
 from plugrad.episodes import SingleAgentEpisode
@@ -160,9 +161,11 @@ def _renamed(name: str, heads: dict[str, str]) -> str:
     return f"{heads.get(first, first)}.{rest}"
 
 
-def build(name: str, backend: str, *, compile: str = "none", **training: Any) -> Learner:
+def build(name: str, backend: str, *, compile: str = "", **training: Any) -> Learner:
     """A learner with RLlib's first weights."""
-    learner = config(name, backend, compile=compile).training(**training).build_learner()
+    learner = (
+        config(name, backend, compile=compile or quick_mode(backend)).training(**training).build_learner()
+    )
     set_weights(name, learner)
     return learner
 

@@ -5,27 +5,30 @@ Each is compared with one learner that takes the whole batch at once, after one 
 
 import numpy as np
 import pytest
-from learning import flat, largest_difference, ppo_batch, ppo_config
+from learning import flat, largest_difference, ppo_batch, ppo_config, quick_mode
 
 from plugrad import Columns, MultiRLModuleSpec, RLModuleSpec
 
 pytestmark = pytest.mark.cross_product
 
-LSTM = RLModuleSpec(
-    model_config={"fcnet_hiddens": [8], "use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 5}
-)
-ROWS = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
+STEPS = 3
+"""Of a sequence: a program holds each step of each layer."""
+RECURRENT = {"use_lstm": True, "lstm_cell_size": 4, "max_seq_len": STEPS, "vf_share_layers": True}
+LSTM = RLModuleSpec(model_config={"fcnet_hiddens": [4], **RECURRENT})
+ROWS = RLModuleSpec(model_config={"fcnet_hiddens": [4]})
 MODULES = MultiRLModuleSpec(rl_module_specs={"lstm": LSTM, "rows": ROWS, "masked": ROWS})
 
 
 def config(backend, **training):
     settings = {"optimizer": {"type": "sgd"}, "lr": 0.05, "use_kl_loss": True, **training}
     return (
-        ppo_config(backend, **settings).framework(backend, compile="none").rl_module(rl_module_spec=MODULES)
+        ppo_config(backend, **settings)
+        .framework(backend, compile=quick_mode(backend))
+        .rl_module(rl_module_spec=MODULES)
     )
 
 
-def sequences(count, seed, *, length=5, states=("pi_h", "pi_c", "vf_h", "vf_c"), cells=4):
+def sequences(count, seed, *, length=STEPS, states=("h", "c"), cells=4):
     """Columns [count, length, ...] of random lengths, which begin in random states."""
     rng = np.random.default_rng(seed)
     rows = ppo_batch(length * count, seed=seed).items()
@@ -73,10 +76,10 @@ def test_parts_are_the_whole_batch(backend, accumulate, whole):
 def test_the_parts_of_a_step_are_weighted_by_its_own_rows_in_each_of_six_steps(backend):
     """A step in which few rows count weighs as much as another one."""
     given = {"lstm": sequences(24, seed=3)}
-    # Minibatches of 8 sequences: of one row each, of five, and of both. They have 3 rows on average.
-    given["lstm"][Columns.SEQ_LENS] = np.array([1] * 8 + [5] * 8 + [1, 1, 5, 1, 5, 5, 1, 5])
-    one = config(backend, minibatch_size=24, num_epochs=2).build_learner()
-    parted = config(backend, minibatch_size=12, accumulate=2, num_epochs=2).build_learner()
+    # Minibatches of 8 sequences: of one row each, of three, and of both. They have 2 rows on average.
+    given["lstm"][Columns.SEQ_LENS] = np.array([1] * 8 + [3] * 8 + [1, 1, 3, 1, 3, 3, 1, 3])
+    one = config(backend, minibatch_size=16, num_epochs=2).build_learner()
+    parted = config(backend, minibatch_size=8, accumulate=2, num_epochs=2).build_learner()
     expected, found = one.update(given), parted.update(given)
     for learner in (one, parted):
         assert learner.counters["num_gradient_steps_lifetime/__all_modules__"] == 6
@@ -101,7 +104,7 @@ SMALL = {
 def assert_compiled_equals_whole(backend, spec, given, accumulate, mode="complete_update"):
     """A step of several parts in a compiled program is that of one learner on the whole batch."""
     spec = MultiRLModuleSpec(rl_module_specs={"p": spec})
-    one = config(backend).rl_module(rl_module_spec=spec).build_learner()
+    one = config(backend).framework(backend, compile="none").rl_module(rl_module_spec=spec).build_learner()
     compiled = config(backend, accumulate=accumulate).framework(backend, compile=mode)
     parted = compiled.rl_module(rl_module_spec=spec).build_learner()
     found = parted.update({"p": given})
@@ -119,7 +122,7 @@ def test_a_compiled_step_of_several_parts_is_the_whole_batch(backend, accumulate
 @pytest.mark.long
 @pytest.mark.parametrize("accumulate", [2, 4])
 def test_a_compiled_step_of_an_lstm_in_several_parts_is_the_whole_batch(backend, accumulate):
-    given = sequences(7, seed=0, length=2, states=("h", "c"), cells=2)
+    given = sequences(7, seed=0, length=2, cells=2)
     assert_compiled_equals_whole(backend, RLModuleSpec(model_config=SMALL), given, accumulate)
 
 

@@ -9,7 +9,7 @@ from actor_critics import Paper
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
-from learning import OBSERVATIONS, digest, largest_difference, quick_mode
+from learning import OBSERVATIONS, digest, largest_difference
 from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns
@@ -34,11 +34,11 @@ ALGORITHMS = {
 each_space = pytest.mark.parametrize("space", SPACES)
 
 
-def config(backend, space="Discrete", algorithm="PPO", *, compile="", model=None, **training):
+def config(backend, space="Discrete", algorithm="PPO", *, compile="none", model=None, **training):
     cls, settings = ALGORITHMS[algorithm]
     return (
         cls()
-        .framework(backend, compile=compile or quick_mode(backend))
+        .framework(backend, compile=compile)
         .environment(observation_space=OBSERVATIONS, action_space=SPACES[space])
         .rl_module(model_config={"fcnet_hiddens": [4], **(model or {})})
         .training(**{"minibatch_size": None, "num_epochs": 1, "lr": 0.01, **settings, **training})

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from actor_critics import tiny
-from learning import OBSERVATIONS, ValueLearner, ppo_batch, ppo_config, quick_mode, value_config
+from learning import OBSERVATIONS, ValueLearner, ppo_batch, ppo_config, value_config
 
 from plugrad import DEFAULT_MODULE_ID, RLModuleSpec
 from plugrad.errors import ConfigError
@@ -63,9 +63,7 @@ def build(backend, module_class, **settings):
     space = gym.spaces.Box(-1.0, 1.0, (1,))
     config = SACConfig().environment(observation_space=OBSERVATIONS, action_space=space).training(**settings)
     spec = RLModuleSpec(module_class=module_class)
-    return (
-        config.framework(backend, compile=quick_mode(backend)).rl_module(rl_module_spec=spec).build_learner()
-    )
+    return config.framework(backend, compile="none").rl_module(rl_module_spec=spec).build_learner()
 
 
 def steps(learner, optimizer):
@@ -198,7 +196,7 @@ def test_a_parameter_that_is_listed_twice_is_stepped_once(backend):
     found = []
     for learner_class in (Once, Twice):
         config = value_config(backend, learner_class=learner_class, grad_clip=0.1)
-        learner = config.framework(backend, compile=quick_mode(backend)).build_learner()
+        learner = config.framework(backend, compile="none").build_learner()
         learner.update(ppo_batch())
         learner.update(ppo_batch(seed=1))
         found.append(learner.get_weights()[P])

@@ -2,13 +2,14 @@
 
 import importlib
 from functools import cache
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning import OBSERVATIONS, digest, largest_difference, ppo_config
+from learning import OBSERVATIONS, digest, largest_difference, ppo_config, quick_mode
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, numpy_ops
 from plugrad.algorithm import Algorithm
@@ -26,27 +27,32 @@ MEMORIES = ("lstm", "gru")
 ACTIONS = {"discrete": gym.spaces.Discrete(2), "several": gym.spaces.MultiDiscrete([2, 3]), "box": BOX}
 
 
-def config(backend: str, compile: str = "none", actions: str = "discrete", **training) -> PPOConfig:
+def config(backend: str, compile: str = "", actions: str = "discrete", **training) -> PPOConfig:
     memory = training.pop("memory", "lstm")
-    model = {"fcnet_hiddens": [4], f"use_{memory}": True, f"{memory}_cell_size": CELLS, "max_seq_len": 5}
+    model = {
+        "fcnet_hiddens": [4],
+        f"use_{memory}": True,
+        f"{memory}_cell_size": CELLS,
+        "max_seq_len": training.pop("steps", 5),
+    }
     shared = training.pop("vf_share_layers", False)
     return (
         ppo_config(backend, **{"minibatch_size": 12, "num_epochs": 2, "lr": 1e-2, **training})
-        .framework(backend, compile=compile)
+        .framework(backend, compile=compile or quick_mode(backend))
         .environment(observation_space=OBSERVATIONS, action_space=ACTIONS[actions])
         .rl_module(model_config={**model, "vf_share_layers": shared})
     )
 
 
 def batch(
-    learner: Learner, lengths=(5, 3, 1, 5, 4, 2), seed: int = 0, *, garbage: float | None = None
+    learner: Learner, lengths=(5, 3, 1, 5, 4, 2), seed: int = 0, *, steps=5, garbage: float | None = None
 ) -> dict[str, object]:
-    """Sequences [B, 5, ...] as an old policy may have left them; `garbage` in the steps behind their ends."""
+    """Sequences [B, steps, ...] as an old policy may have left them; `garbage` in the steps behind their ends."""
     rng, lengths = np.random.default_rng(seed), np.array(lengths)
-    shape, space = (len(lengths), 5), learner.module[P].action_space
+    shape, space = (len(lengths), steps), learner.module[P].action_space
     inputs = learner.module[P].get_train_action_dist_cls().input_dim
     space.seed(seed)
-    sampled = [space.sample() for _ in range(shape[0] * 5)]
+    sampled = [space.sample() for _ in range(shape[0] * steps)]
     columns = {
         Columns.OBS: rng.normal(size=(*shape, 3)),
         Columns.ACTIONS: np.reshape(sampled, (*shape, *space.shape)),
@@ -59,7 +65,7 @@ def batch(
         name: values.astype(np.float32) if values.dtype.kind == "f" else values
         for name, values in columns.items()
     }
-    hidden = np.arange(5) >= lengths[:, None]
+    hidden = np.arange(steps) >= lengths[:, None]
     for name, values in columns.items():
         values[hidden] = 0 if garbage is None or name == Columns.ACTIONS else garbage
     states = learner.module[P].get_initial_state()
@@ -112,14 +118,19 @@ def test_an_update_is_that_of_finite_differences(backend, actions, memory):
     assert results[P]["num_module_steps_trained"] == 20
 
 
-@pytest.mark.cross_product  # a minute of compilation on each backend
+FEW: dict[str, Any] = {"steps": 3, "vf_share_layers": True}
+"""A program holds each step of each layer: compiling takes as long as there are many."""
+
+
+@pytest.mark.cross_product  # seconds of compilation on each backend
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_compiled_update_gives_the_numbers_of_the_plain_one(backend, memory):
     plain, compiled = (
-        config(backend, compile, memory=memory).build_learner() for compile in ("none", "complete_update")
+        config(backend, compile, memory=memory, **FEW).build_learner()
+        for compile in ("none", "complete_update")
     )
     for learner in (plain, compiled):
-        learner.update(batch(learner))
+        learner.update(batch(learner, (3, 2, 1, 3, 3, 2), steps=3))
     assert compiled.update_mode.startswith("complete_update")
     np.testing.assert_allclose(weights_of(compiled), weights_of(plain), rtol=0, atol=2e-6)
 
@@ -145,15 +156,14 @@ class CountsTraces(Learner):
         return super().compute_loss_for_module(**arguments)
 
 
-@pytest.mark.cross_product  # a minute of compilation on each backend
 def test_a_changing_number_of_sequences_is_compiled_once_per_power_of_two(backend):
-    chosen = config(backend, "complete_update", num_epochs=1).learners(learner_class=CountsTraces)
-    compiled, plain = chosen.build_learner(), config(backend, num_epochs=1).build_learner()
+    chosen = config(backend, "complete_update", num_epochs=1, **FEW).learners(learner_class=CountsTraces)
+    compiled, plain = chosen.build_learner(), config(backend, "none", num_epochs=1, **FEW).build_learner()
     traces = []
     for n in range(5):
-        lengths = [5, 3, 4, 2, 5, 4][: 3 + n % 3] * 5
+        lengths = [3, 2, 3, 1, 3, 2][: 3 + n % 3] * 5
         for learner in (compiled, plain):
-            learner.update(batch(learner, lengths, seed=n))
+            learner.update(batch(learner, lengths, seed=n, steps=3))
         traces.append(compiled.traces)
     assert traces[1] <= 3  # 15 and 20 sequences, and a second look at the first loss for broadcasts
     assert traces[1:] == traces[1:2] * 4
@@ -268,7 +278,7 @@ def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(bac
     chosen = (
         PPOConfig()
         .environment("CartPole-v1")
-        .framework(backend, compile="none")
+        .framework(backend, compile=quick_mode(backend))
         .rl_module(rl_module_spec=spec)
         .training(train_batch_size=256, minibatch_size=64, num_epochs=2)
         .debugging(seed=3)
@@ -305,7 +315,7 @@ def test_episodes_begin_in_the_state_of_the_present_weights(backend, is_multi_ag
     chosen = (
         PPOConfig()
         .environment(make_multi_agent("CartPole-v1") if is_multi_agent else "CartPole-v1")
-        .framework(backend, compile="none")
+        .framework(backend, compile=quick_mode(backend))
         .rl_module(rl_module_spec=spec)
         .training(train_batch_size=64, minibatch_size=64, num_epochs=1)
         .debugging(seed=3)

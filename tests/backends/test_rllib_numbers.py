@@ -7,6 +7,7 @@ otherwise on purpose, a test here says how.
 import numpy as np
 import pytest
 import rllib_fixture as rllib
+from learning import quick_mode
 
 from plugrad import DEFAULT_MODULE_ID as P
 from plugrad import Columns
@@ -65,7 +66,7 @@ def assert_follows(name, backend, compile):
 
 @pytest.mark.parametrize("name", CASES)
 def test_losses_and_weights_after_1_and_20_updates_are_those_of_rllib(backend, name):
-    assert_follows(name, backend, "none")
+    assert_follows(name, backend, quick_mode(backend))
 
 
 @pytest.mark.long
@@ -125,7 +126,7 @@ def test_the_kl_coefficient_follows_the_mean_over_all_minibatches_not_the_last_o
 
 def test_advantages_are_standardised_over_real_rows_only_where_rllib_counts_its_artificial_ones(backend):
     found = rllib.arrays("advantages")
-    config = rllib.config("ppo", backend, compile="none")
+    config = rllib.config("ppo", backend, compile=quick_mode(backend))
     learner = config.training(gamma=float(found["gamma"]), lambda_=float(found["lambda"])).build_learner()
     learner.set_weights({P: rllib.tensors("advantages", "weights")})
     columns = learner.run_connectors(rllib.episodes())[P]

@@ -12,6 +12,7 @@ from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM
 
 import pytest
+from learning import quick_mode
 from waiting import HANG_S, until
 
 from plugrad.checkpoint import list_saves, load_checkpoint
@@ -34,7 +35,6 @@ MANY_AGENTS = [
     "--env=two_agents:Lamps",
     '--multi_agent.policies=["guesser", "mover"]',
     '--multi_agent.agent_to_module={guesser = "guesser", mover = "mover"}',
-    "--framework.compile=none",
     "--training.minibatch_size=32",
     "--training.num_epochs=1",
 ]
@@ -291,7 +291,8 @@ def assert_it_ends_as_one_that_was_never_stopped(run: Run, endings: list[Ending]
 def test_a_killed_run_of_many_agents_ends_where_one_ends_that_was_never_killed(
     backend: str, tmp_path: Path
 ) -> None:
-    run = Run(tmp_path / "run", "ppo", "--backend", backend, *SETTINGS, *MANY_AGENTS)
+    quick = f"--framework.compile={quick_mode(backend)}"
+    run = Run(tmp_path / "run", "ppo", "--backend", backend, quick, *SETTINGS, *MANY_AGENTS)
     ending = stop(run, Stop(while_training, SIGKILL), random.Random(5))
     assert ending.code == -SIGKILL
     assert {"guesser", "mover"} <= set(load_checkpoint(run.last).state["learner"]["rl_module"])

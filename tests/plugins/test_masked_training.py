@@ -24,7 +24,11 @@ SOLVED = {
 
 
 def config(cls, backend, **env_config):
-    made = cls().framework(backend, compile="none").environment(masked.MaskedEnv, env_config=env_config)
+    made = (
+        cls()
+        .framework(backend, compile=quick_mode(backend))
+        .environment(masked.MaskedEnv, env_config=env_config)
+    )
     return (
         made.rl_module(model_config={"fcnet_hiddens": [16]})
         .env_runners(num_envs_per_env_runner=2)
@@ -35,7 +39,7 @@ def config(cls, backend, **env_config):
 @pytest.mark.parametrize(("space", "forbidden"), SOLVED.values(), ids=SOLVED.keys())
 def test_ppo_solves_an_environment_that_forbids_most_of_its_choices(backend, space, forbidden):
     made = config(PPOConfig, backend, action_space=space, forbidden=forbidden, source="method")
-    made = made.framework(backend, compile=quick_mode(backend)).env_runners(num_envs_per_env_runner=8)
+    made = made.env_runners(num_envs_per_env_runner=8)
     algorithm = made.training(
         train_batch_size=256, minibatch_size=64, num_epochs=5, lr=0.03, gamma=0.0
     ).build_algo()
