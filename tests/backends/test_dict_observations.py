@@ -13,12 +13,12 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from learning import quick_mode
 
 import plugrad
-from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec, SingleAgentEpisode
+from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec, SingleAgentEpisode, hookimpl
 from plugrad.batch import Rows
 from plugrad.errors import BatchError
 from plugrad.observations import flat_rows
 from plugrad_dqn import DQNConfig
-from plugrad_ppo import PPOConfig
+from plugrad_ppo import PPOConfig, PPOLearner
 
 P = DEFAULT_MODULE_ID
 IMAGE = Box(0, 255, (6, 5, 2), np.uint8)
@@ -218,6 +218,27 @@ def test_a_users_model_of_a_dict_is_trained(backend, mode):
     losses = [learner.update(batch)[P]["total_loss"] for _ in range(10)]
     assert losses[-1] < losses[0]
     assert learner.update_mode.startswith(mode)
+
+
+class FirstGear:
+    """Reports how many rows of a loss are in the first gear."""
+
+    @hookimpl(wrapper=True)
+    def compute_loss_for_module(self, learner, module_id, batch):
+        gear = batch[Columns.OBS]["gear"]
+        learner.register_metric(module_id, "first_gear", learner.ops.mean(gear[:, 0]))
+        return (yield)
+
+
+def test_the_loss_of_a_users_model_reads_a_dict_by_key(backend):
+    cls = getattr(structured_models, f"{backend.capitalize()}Structured")
+    config = learner_of(backend, CAMERA, rl_module_spec=RLModuleSpec(module_class=cls))
+    learner = PPOLearner(config=config, plugins=[FirstGear()])
+    learner.build()
+    obs = observations_of(CAMERA, 8)
+    found = learner.update(batch_of(obs))[P]["first_gear"]
+    assert found == pytest.approx((obs["gear"] == 0).mean())
+    assert 0.0 < found < 1.0
 
 
 def test_rows_with_other_columns_take_the_rest_when_it_is_read():
