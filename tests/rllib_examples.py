@@ -17,7 +17,7 @@ from pathlib import Path
 
 from plugrad_rllib.migrate.rewrite import migrate
 
-SECONDS = 60
+SECONDS = 150
 """The longest time that an example may take."""
 RUN = """
 import runpy, sys
@@ -80,15 +80,14 @@ def lazy(source: str) -> str:
 def outcome(folder: Path, name: str) -> str:
     """What becomes of a program that is asked for two iterations: "runs", or the last line of its error."""
     module = "rllib_examples." + name.removesuffix(".py").replace("/", ".")
-    command = [sys.executable, "-c", RUN, module, "--stop-iters", "2"]
+    options = ["--stop-iters", "2"]
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-        if "unrecognized arguments: --stop-iters" in done.stderr:
-            done = subprocess.run(
-                command[:-2], cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
-            )
+        done = _run(folder, module, options)
+        asked = re.search(r"Must set (--[\w-]+=\w+)", done.stderr)
+        if asked:
+            done = _run(folder, module, [*options, asked[1]])
+        elif "unrecognized arguments: --stop-iters" in done.stderr:
+            done = _run(folder, module, [])
     except subprocess.TimeoutExpired:
         return f"no end after {SECONDS} s"
     if done.returncode == 0:
@@ -97,7 +96,13 @@ def outcome(folder: Path, name: str) -> str:
     if blocked:
         return f"needs RLlib: {blocked[1]}"
     lines = [each for each in done.stderr.splitlines() if re.match(r"[\w.]+(Error|Exception|Exit)\b", each)]
-    return (lines or done.stderr.splitlines() or [f"exit status {done.returncode}"])[-1]
+    last = (lines or done.stderr.splitlines() or [f"exit status {done.returncode}"])[-1]
+    return re.sub(r" \(/[^)]*\)", "", last)  # where a package lies on this machine
+
+
+def _run(folder: Path, module: str, options: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", RUN, module, *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
 if __name__ == "__main__":
