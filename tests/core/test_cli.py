@@ -186,7 +186,7 @@ def test_plugins_lists_what_is_installed(plugrad):
 def test_plugins_check_loads_one(plugrad):
     result = plugrad("plugins", "--check", "ppo")
     assert result.exit_code == 0
-    assert "loads, and its hooks fit" in result.stdout
+    assert "loads, and trains: one update on 'numpy' with discrete actions\n" in result.stdout
 
 
 def test_backends_says_what_each_can_do(plugrad, monkeypatch):

@@ -155,7 +155,7 @@ def test_defaults_of_containers_are_not_shared():
         (lambda c: c.environment(gym.make("CartPole-v1")), r"Here: its id, 'CartPole-v1': plugrad makes"),
         (
             lambda c: c.plugins(object()),
-            r"takes names and classes, .* pass objects as Learner\(plugins=\[...\]\)",
+            r"got the object <object .*: \.plugins\('my_module:object'\)\. A Learner",
         ),
         (lambda c: c.plugins().changed(plugin_names="ab"), "takes names and classes, got 'ab'"),
         (lambda c: c.multi_agent(policies_to_train=rule), "override Learner.should_module_be_updated"),

@@ -170,8 +170,8 @@ def test_a_collective_that_cannot_be_used_is_an_error_of_one_sentence(site, modu
     )
     assert words in site.error("load_collective('wire')")[1]
     report = site.run(
-        "from plugrad.cli.plugins import check_record\n"
-        "check_record(next(each for each in list_plugins() if each.name == 'wire')).reason"
+        "from plugrad.cli.plugin_check import check_plugin\n"
+        "check_plugin(next(each for each in list_plugins() if each.name == 'wire')).reason"
     )
     assert words in report
 
@@ -421,6 +421,36 @@ with warnings.catch_warnings(record=True) as caught:
     assert len([each for each in said if "'twin' is claimed by" in each]) == 2
 
 
+def test_with_all_a_listener_that_no_learner_can_have_is_left_out_with_one_warning(site):
+    """It loads, and would have ended every build. One object of two names listens once."""
+    answering = "from plugrad import hookimpl\n@hookimpl\ndef compute_losses(learner, batch): ..."
+    wrapping = (
+        "from plugrad import hookimpl\n@hookimpl(wrapper=True)\ndef get_training_class():\n    return (yield)"
+    )
+    counting = (
+        "from plugrad import hookimpl\nheard = []\n@hookimpl\ndef update_ended(results):\n    heard.append(1)"
+    )
+    modules = {"answering": answering, "wrapping": wrapping, "counting": counting}
+    plugins = {("plugins", name): name for name in modules} | {("plugins", "again"): "counting"}
+    site.install("plugrad-mine", plugins=plugins, modules=modules)
+    code = """
+from plugrad.testing.tiny_learners import tiny_batch, tiny_learner
+with warnings.catch_warnings(record=True) as caught:
+    learner = tiny_learner("numpy")
+    learner.update(tiny_batch())
+    import counting
+[[str(each.message) for each in caught if "plugrad-mine" in str(each.message)], len(counting.heard)]
+"""
+    said, heard = site.run(code, asked="all")
+    assert heard == 1
+    first, second = sorted(said)
+    assert first.startswith(
+        "plugin 'answering' of plugrad-mine 1.0 left out: listener 'answering' answers 'compute_losses'"
+    )
+    assert second.startswith("plugin 'wrapping' of plugrad-mine 1.0 left out: ")
+    assert "which cannot be wrapped" in second
+
+
 @pytest.mark.parametrize(("names", "asked"), [(("raising",), None), ((), "raising")])
 def test_a_broken_listener_that_is_named_is_an_error(site, names, asked):
     install_broken(site, "plugins")
@@ -621,6 +651,34 @@ def test_the_list_says_what_is_missing_and_what_clashes_and_loads_nothing(site):
     assert not set(site.loaded)
 
 
+def test_backends_and_doctor_name_what_cannot_be_used(site):
+    install_one_of_each(site)
+    needs = ('nothere; extra == "dear"',)
+    site.install("plugrad-dear", plugins={("plugins", "dear"): "dear"}, requires=needs)
+    code = (
+        COMMAND.replace('["plugins", *arguments]', "arguments")
+        + "[said('backends'), said('backends', '--json'), said('doctor')]"
+    )
+    (code_of_table, table), (_, records), (_, doctor) = site.run(code, asked="wrapping, gone, mine.py")
+    hollow = "backend 'hollow' does not answer ops, get_tensor_variable, "
+    (line,) = [each for each in table.splitlines() if "hollow" in each]
+    assert code_of_table == 0
+    assert line.startswith(hollow)
+    assert line.endswith(": see docs/hooks.md")
+    problems = {each["name"]: each["problem"] for each in json.loads(records)}
+    assert problems["hollow"] == line
+    assert problems["numpy"] is None
+    found = doctor.partition("\nproblems\n")[2].splitlines()
+    assert [
+        each for each in found if not re.match("  (backend '(torch|tf2|jax)':|no framework is)", each)
+    ] == [
+        "  backend 'needy' needs nothere: pip install \"plugrad-needy[needy]\"",
+        "  algorithm 'twin' is claimed by plugrad-twin1 1.0 and plugrad-twin2 2.0: uninstall all but one",
+        "  plugin 'dear' needs nothere: pip install \"plugrad-dear[dear]\"",
+        "  PLUGRAD_PLUGINS names 'gone', which is not installed: no learner is built until you unset it",
+    ]
+
+
 # --- commands ------------------------------------------------------------------------------------------------------
 
 HELLO = """
@@ -707,9 +765,11 @@ with warnings.catch_warnings(record=True) as caught:
 
 
 def test_a_command_can_be_checked(with_commands):
-    good, bad = with_commands.run(CALL + '[call("plugins", "--check", each) for each in ("hello", "bad")]')
+    code = CALL + '[call("plugins", "--check", each) for each in ("hello", "bad", "train")]'
+    good, bad, taken = with_commands.run(code)
     assert (good[0], "loads, and is a command: plugrad hello" in good[1]) == (0, True)
     assert (bad[0], "unusable: plugin 'bad'" in bad[1]) == (1, True)
+    assert (taken[0], "unusable: plugrad train is a command of plugrad itself" in taken[1]) == (1, True)
 
 
 def test_a_plugin_that_exits_when_it_is_imported_is_a_problem_of_its_own(site):

@@ -126,4 +126,4 @@ def test_a_plugin_is_begun_installed_by_pip_and_proves_itself(python: Path, tmp_
     run(plugrad, "new-plugin", "quick-sand", cwd=tmp_path)
     run(python, "-m", "pip", "install", "--quiet", "--editable", f"{root}[test]")
     assert "passed" in run(python, "-m", "pytest", "-q", cwd=root)
-    assert "loads, and its hooks fit" in run(plugrad, "plugins", "--check", "quick-sand", cwd=tmp_path)
+    assert "loads, and trains: one update" in run(plugrad, "plugins", "--check", "quick-sand", cwd=tmp_path)

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.plugin_check import missing_answers
 from plugrad.errors import PlugradError
 from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import load_backend
@@ -69,10 +70,15 @@ def _backends_table(reports: Sequence[BackendReport]) -> Table:
 
 def _report(name: str, framework: str | None) -> BackendReport:
     try:
-        info: Any = load_backend(name).implementation.backend_info()
+        backend = load_backend(name)
+        info: Any = backend.implementation.backend_info()
     except PlugradError as error:
         return BackendReport(name, problem=str(error))
     except Exception as error:  # a stranger's: it must not hide the others
         return BackendReport(name, problem=f"{name}: {type(error).__name__}: {error}")
+    if missing := missing_answers(backend):
+        return BackendReport(
+            name, problem=f"{backend} does not answer {', '.join(missing)}: see docs/hooks.md"
+        )
     needs = None if framework is None else f"{framework} {info.version}"
     return BackendReport(name, needs, info.devices, sorted(map(str, info.capabilities)))

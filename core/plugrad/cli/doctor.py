@@ -13,8 +13,12 @@ from pathlib import Path
 import click
 
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.cli.command_group import OURS
 from plugrad.cli.exits import debug_option
-from plugrad.hooks.plugin_records import PluginRecord, list_plugins
+from plugrad.errors import PluginConflictError
+from plugrad.hooks.plugin_records import PluginRecord, list_plugins, obstacle
+from plugrad.hooks.registry import PLUGINS_VARIABLE
+from plugrad.importing.names import is_local_plugin
 
 _OF_THREADS = "_THREADS"
 """How variables end by which libraries choose their numbers of threads."""
@@ -56,7 +60,10 @@ PARTS = (
 @click.command()
 @debug_option
 def doctor() -> None:
-    """Show what is installed, what is missing, and what to type."""
+    """Show what is installed, what is missing, and what to type.
+
+    The problems that it found are at the end. No plugin is loaded: `plugrad plugins --check NAME` trains with one.
+    """
     records = list_plugins()
     width = max((len(record.name) for record in records), default=0)
     for title, lines in (
@@ -65,6 +72,7 @@ def doctor() -> None:
         ("optional packages", [part_line(part) for part in PARTS]),
         ("plugins", [_plugin_line(record, width) for record in records]),
         ("what to type", advice(records)),
+        ("problems", problems(records) or ["none"]),
     ):
         click.secho(title, bold=True)
         for line in lines:
@@ -154,6 +162,35 @@ def advice(records: Sequence[PluginRecord]) -> list[str]:
 def _train(backend: str) -> str:
     is_default = backend == AlgorithmConfig().backend
     return "plugrad train" if is_default else f"plugrad train ppo CartPole-v1 --backend {backend}"
+
+
+def problems(records: Sequence[PluginRecord]) -> list[str]:
+    """What keeps plugrad, or a plugin that somebody installed, from working; one line each, the same once.
+
+    Args:
+        records: of all plugins.
+
+    Returns:
+        Lines; none where an optional part of plugrad's own is not installed.
+    """
+    found = []
+    if not any(_has_framework(each) and each.installed for each in records):
+        found.append(
+            "no framework is installed, so nothing but tiny networks can be trained: see what to type"
+        )
+    for record in records:
+        error = obstacle(record)
+        if error and (record.distribution != OURS or isinstance(error, PluginConflictError)):
+            found.append(str(error))
+        if _has_framework(record) and record.installed and (lost := _what_is_lost(record)):
+            found.append(f"backend {record.name!r}: {lost}")
+    names = {each.name for each in records if each.kind == "plugin"}
+    for name in map(str.strip, os.environ.get(PLUGINS_VARIABLE, "").split(",")):
+        if name not in ("", "all", "none", *names) and not is_local_plugin(name):
+            found.append(
+                f"{PLUGINS_VARIABLE} names {name!r}, which is not installed: no learner is built until you unset it"
+            )
+    return list(dict.fromkeys(found))
 
 
 def default_first(records: Iterable[PluginRecord]) -> list[PluginRecord]:

@@ -5,8 +5,10 @@
 `serialize` converts values for files.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, ClassVar, Final, Self
 
 from plugrad.config.fields import FieldInfo, field
@@ -35,12 +37,28 @@ REPEATED: Final = "an update repeats so often before it returns"
 
 def _check_listeners(info: FieldInfo, value: Any) -> tuple[str | type, ...]:
     """Names and classes; an importable class is replaced by its name."""
-    if not isinstance(value, list) or not all(isinstance(each, str | type) for each in value):
-        raise ConfigError(
-            f"{info.name} takes names and classes, got {value!r}; pass objects as Learner(plugins=[...])",
-            field=info.name,
-        )
+    if not isinstance(value, list):
+        raise ConfigError(f"{info.name} takes names and classes, got {value!r}", field=info.name)
+    for each in value:
+        if not isinstance(each, str | type):
+            raise ConfigError(
+                f"{info.name} takes names and classes, which are saved with a config; got the object {each!r}. "
+                f"{_how_to_name(each)}. A Learner that you make yourself takes objects: Learner(plugins=[...])",
+                field=info.name,
+            )
     return tuple((importable_name(each) or each) if isinstance(each, type) else each for each in value)
+
+
+def _how_to_name(listener: Any) -> str:
+    if isinstance(listener, ModuleType):
+        return f"Name its file: .plugins({getattr(listener, '__file__', None) or 'mine.py'!r})"
+    cls = type(listener)
+    for name in dict.fromkeys((cls.__module__, "__main__")):
+        for variable, held in vars(sys.modules[name]).items() if name in sys.modules else ():
+            if held is listener:
+                return f"Name the variable that holds it: .plugins({f'{name}:{variable}'!r})"
+    made = f"with arguments, make it in a module and name the variable: .plugins('my_module:{cls.__name__.lower()}')"
+    return f"Name its class, if it is made without arguments: .plugins({cls.__name__}); {made}"
 
 
 @with_older_names
@@ -295,7 +313,7 @@ class Config(SamplingSettings):
             A changed copy.
 
         Raises:
-            ConfigError: anything else; pass objects as `Learner(plugins=[...])`.
+            ConfigError: anything else; says how an object can be named.
         """
         return self._change("plugins", {"plugin_names": names})
 

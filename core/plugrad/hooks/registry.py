@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distribution
@@ -25,7 +25,7 @@ from plugrad.errors import (
     did_you_mean,
 )
 from plugrad.hooks.local_plugins import load_local_plugin
-from plugrad.hooks.manager import Plugin, implementations
+from plugrad.hooks.manager import SPECIFICATIONS, HookManager, Plugin, implementations
 from plugrad.hooks.plugin_records import (
     PluginRecord,
     entries,
@@ -175,7 +175,7 @@ def load_listeners(names: tuple[str | type, ...]) -> list[Plugin]:
     asked = os.environ.get(PLUGINS_VARIABLE, "").strip()
     listeners = [load_listener(name) for name in names]
     if asked == "all":
-        return listeners + list(_all_listeners(without=names))
+        return listeners + list(_all_listeners(names, listeners))
     more = [name.strip() for name in asked.split(",") if name.strip() not in ("", "none", *names)]
     return listeners + [load_listener(name) for name in more]
 
@@ -235,18 +235,27 @@ def _is_command(implementation: Any) -> bool:
     return callable(getattr(implementation, "make_context", None))  # as click calls commands
 
 
-def _all_listeners(without: tuple[str | type, ...]) -> Iterator[Plugin]:
+def _all_listeners(without: tuple[str | type, ...], loaded: Sequence[Plugin]) -> Iterator[Plugin]:
+    """Those that a learner can have; a warning for each other one."""
+    known = {id(each.implementation) for each in loaded}
+    methods = ((name, each) for spec in SPECIFICATIONS for name, each in vars(spec).items())
+    wrappable = {name.lstrip("_") for name, each in methods if hasattr(each, "specification")}
     for entry, owner in entries("plugin"):
         if entry.name in without:
             continue
         try:
-            yield load_listener(entry.name)
+            plugin = load_listener(entry.name)
+            HookManager([plugin], {}).check_wrappable(wrappable)
         except _IsCommandError:
             continue
         except PlugradError as error:
             warnings.warn(
                 f"plugin {entry.name!r} of {owner.name} {owner.version} left out: {error}", stacklevel=3
             )
+            continue
+        if id(plugin.implementation) not in known:  # one object may have two names
+            known.add(id(plugin.implementation))
+            yield plugin
 
 
 def _load(kind: str, name: str) -> Plugin:

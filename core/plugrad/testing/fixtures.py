@@ -18,7 +18,7 @@ import platform
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from plugrad.learner import Learner
 from plugrad.ops import Ops
 from plugrad.testing.members import MemberProcess, Members, start_interpreter_member
 from plugrad.testing.tiny_learners import BatchRecordedError, batch_recorder, tiny_learner
-from plugrad.testing.tiny_task import TASKS, TinyTask, record_demonstrations
+from plugrad.testing.tiny_task import TASKS, TinyTask, record_demonstrations, tiny_algorithm_config
 
 pytest.register_assert_rewrite(
     *(f"plugrad.testing.{suite}" for suite in ("backend_suite", "algorithm_suite", "collective_suite"))
@@ -124,16 +124,8 @@ def algorithm_config(
     An off-policy algorithm learns from the first step on, an offline one from `recorded_episodes`. To change it,
     override it in your conftest.py: `def algorithm_config(algorithm_config): return algorithm_config.training(...)`.
     """
-    config: AlgorithmConfig = get_algorithm(algorithm)().framework(backend, compile="none").debugging(seed=1)
-    config = config.environment(tiny_task).rl_module(model_config={"fcnet_hiddens": [4]})
-    config = config.env_runners(num_envs_per_env_runner=4)
-    config = config.training(train_batch_size=32, minibatch_size=16, num_epochs=1, lr=0.01)
-    if isinstance(config, OffPolicyConfig):
-        early = {"num_steps_sampled_before_learning_starts": 16, "random_steps": 0}
-        config = config.env_runners(rollout_fragment_length=4).training(**early)
-    if config.is_offline and "input_" in config.fields():
-        config = config.training(input_=str(request.getfixturevalue("recorded_episodes")))
-    return config
+    recorded: Callable[[], Path] = partial(request.getfixturevalue, "recorded_episodes")
+    return tiny_algorithm_config(algorithm, backend, tiny_task, recorded, compile="none")
 
 
 @pytest.fixture

@@ -1,12 +1,15 @@
 """The smallest tasks that can be learned: say whether the first number is positive."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from plugrad.algorithm_config import AlgorithmConfig, OffPolicyConfig
 from plugrad.episodes import SingleAgentEpisode
+from plugrad.hooks.registry import get_algorithm
 from plugrad.offline import save_episodes
 from plugrad.types import Array
 
@@ -90,6 +93,37 @@ class FarRightOrLeft(TinyTask):
 
 
 TASKS: dict[str, type[TinyTask]] = {"discrete": RightOrLeft, "continuous": FarRightOrLeft}
+
+
+def tiny_algorithm_config(
+    algorithm: str,
+    backend: str,
+    task: type[TinyTask],
+    recorded_episodes: Callable[[], Path],
+    compile: str = "auto",
+) -> AlgorithmConfig:
+    """A few dozen weights and a few rows. An off-policy algorithm learns from the first step on.
+
+    Args:
+        algorithm: short name.
+        backend: short name.
+        task: the environment.
+        recorded_episodes: gives a directory of them; asked for an algorithm that learns offline.
+        compile: mode of the update.
+
+    Returns:
+        The config.
+    """
+    config: AlgorithmConfig = get_algorithm(algorithm)().framework(backend, compile=compile).debugging(seed=1)
+    config = config.environment(task).rl_module(model_config={"fcnet_hiddens": [4]})
+    config = config.env_runners(num_envs_per_env_runner=4)
+    config = config.training(train_batch_size=32, minibatch_size=16, num_epochs=1, lr=0.01)
+    if isinstance(config, OffPolicyConfig):
+        early = {"num_steps_sampled_before_learning_starts": 16, "random_steps": 0}
+        config = config.env_runners(rollout_fragment_length=4).training(**early)
+    if config.is_offline and "input_" in config.fields():
+        config = config.training(input_=str(recorded_episodes()))
+    return config
 
 
 def record_demonstrations(task: type[TinyTask], path: Path) -> None:
