@@ -299,6 +299,13 @@ def test_doctor_advises_a_backend_that_is_there(records, lines):
 TORCH, TF2 = record("torch", "torch", True), record("tf2", "tensorflow", True)
 
 
+@pytest.mark.filterwarnings("error")
+def test_parity_warns_of_nothing_of_its_own(plugrad):
+    tiny = ["--rl_module.model_config={fcnet_hiddens = [1]}", "--training.train_batch_size=8"]
+    result = plugrad("parity", "ppo", "--backends", "numpy", "strict", "--steps", "1", *tiny)
+    assert result.exit_code == 0, result.output
+
+
 def test_parity_compares_two_frameworks_and_the_default_one_comes_first():
     assert two_backends([record("numpy", None, True), TF2, TORCH]) == ("torch", "tf2")
 

@@ -17,6 +17,8 @@ from plugrad import load_policy
 from plugrad.algorithm import Algorithm
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import ConfigError, EnvContractError
+from plugrad.testing import algorithm_suite
+from plugrad.testing.tiny_task import RightOrLeft, tiny_algorithm_config
 from plugrad_ppo import PPOConfig
 
 HERE = Path(__file__).stem
@@ -249,3 +251,10 @@ def test_a_wrapper_of_the_main_module_reaches_other_processes(tmp_path):
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) > 0
+
+
+def test_an_algorithm_with_a_wrapper_of_its_own_passes_the_authors_test_of_checkpoints(tmp_path):
+    """No checkpoint brings the wrapper's code, so the suite does."""
+    config = tiny_algorithm_config("ppo", "numpy", RightOrLeft, lambda: tmp_path, compile="none")
+    config = config.env_runners(env_wrappers=[Shifted])
+    algorithm_suite.test_a_checkpoint_goes_on_exactly("numpy", config, tmp_path / "saved")

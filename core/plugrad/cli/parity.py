@@ -1,6 +1,7 @@
 """`plugrad parity`: the same steps on two backends, and the first difference between them."""
 
 import json
+import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from tempfile import TemporaryDirectory
@@ -214,7 +215,10 @@ def _first_batch(config: AlgorithmConfig, folder: str) -> Batch:
     An offline algorithm without data gets episodes of its own untrained policy."""
     if config.is_offline and getattr(config, "input_", "") is None:
         config = config.offline_data(input_=_recorded(config, folder))
-    algorithm = config.learners(num_learners=0, learner_class=_recorder(config)).build_algo()
+    with warnings.catch_warnings():
+        # The recorder, a local class, is never saved.
+        warnings.filterwarnings("ignore", ".*learner_class cannot be written", UserWarning)
+        algorithm = config.learners(num_learners=0, learner_class=_recorder(config)).build_algo()
     try:
         while True:
             algorithm.train()

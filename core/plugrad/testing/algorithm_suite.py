@@ -281,7 +281,9 @@ def test_a_checkpoint_goes_on_exactly(
     try:
         algorithm.train()
         algorithm.save_to_path(tmp_path)
-        again = Algorithm.from_checkpoint(tmp_path, env=algorithm_config.env)
+        # What is an author's code is in no checkpoint's power.
+        wrappers = algorithm_config.env_wrappers or None
+        again = Algorithm.from_checkpoint(tmp_path, env=algorithm_config.env, env_wrappers=wrappers)
         for each in (algorithm, again):
             each.train()
         states = [digest(each.learner_group.get_weights()) for each in (algorithm, again)]

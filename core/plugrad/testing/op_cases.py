@@ -228,7 +228,7 @@ KINKS: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]
 }
 
 
-def extremes(ops: Any, x: Tensor, logits: Tensor) -> list[Tensor]:
+def extremes(ops: Any, x: Tensor, logits: Tensor) -> dict[str, Tensor]:
     """What must survive NaN, infinity and large numbers.
 
     Args:
@@ -237,15 +237,27 @@ def extremes(ops: Any, x: Tensor, logits: Tensor) -> list[Tensor]:
         logits: [rows, 3], for ops on logits.
 
     Returns:
-        float32 tensors.
+        `{what was computed: float32 tensor}`.
     """
-    one_by_one = [ops.minimum(x, 0.5), ops.maximum(x, 0.5), ops.clip(x, -1.0, 1.0), ops.abs(x), ops.relu(x)]
-    smooth = [ops.softplus(x), ops.sigmoid(x), ops.tanh(x), ops.exp(x), ops.huber(x), ops.isfinite(x)]
-    smooth += [ops.erf(x), ops.atanh(x), ops.atanh(ops.clip(x, -1.0, 1.0))]
-    swapped = [ops.minimum(0.0 * x, x), ops.maximum(0.0 * x, x), ops.where(ops.isfinite(x), x, 0.0)]
-    whole = [ops.norm(x), ops.sum(x), ops.mean(x), ops.std(x), ops.var(x), ops.norm(x[2:])]
-    rows = [ops.log_softmax(logits), ops.softmax(logits), ops.logsumexp(logits), ops.argmax(logits, axis=-1)]
-    return [ops.cast(part, "float32") for part in (*one_by_one, *smooth, *swapped, *whole, *rows)]
+    computed = {
+        "minimum": ops.minimum(x, 0.5),
+        "maximum": ops.maximum(x, 0.5),
+        "clip": ops.clip(x, -1.0, 1.0),
+        **{
+            name: getattr(ops, name)(x)
+            for name in ("abs", "relu", "softplus", "sigmoid", "tanh", "exp", "huber")
+        },
+        **{name: getattr(ops, name)(x) for name in ("isfinite", "erf", "atanh")},
+        "atanh of clip": ops.atanh(ops.clip(x, -1.0, 1.0)),
+        "minimum of NaN": ops.minimum(0.0 * x, x),
+        "maximum of NaN": ops.maximum(0.0 * x, x),
+        "where": ops.where(ops.isfinite(x), x, 0.0),
+        **{name: getattr(ops, name)(x) for name in ("norm", "sum", "mean", "std", "var")},
+        "norm of the rest": ops.norm(x[2:]),
+        **{name: getattr(ops, name)(logits) for name in ("log_softmax", "softmax", "logsumexp")},
+        "argmax": ops.argmax(logits, axis=-1),
+    }
+    return {name: ops.cast(part, "float32") for name, part in computed.items()}
 
 
 EXTREMES = np.asarray([NAN, INF, -INF, 1e30, -1e30, 1000.0, -1000.0, 90.0, -90.0, 0.0], np.float32)
