@@ -71,7 +71,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (listener("update_begun", "", "raise SystemExit(0)", wraps=False), "SystemExit: 0"),
         ("import os\nos._exit(0)", "the process that loads and trains with it ended with code 0 without an answer"),
         (algorithm("1 / 0"), "ZeroDivisionError: division by zero"),
-        (algorithm(after=" * float('nan')"), "NaN or infinit"),
+        (algorithm(after=" * float('nan')"), "a loss or gradient was not finite"),
         (
             algorithm() + "@hookimpl\ndef differentiate(learner, variables, loss_fn): ...",
             "backend 'numpy' and algorithm 'mine' both answer 'differentiate'",
