@@ -170,7 +170,7 @@ def test_a_collective_that_cannot_be_used_is_an_error_of_one_sentence(site, modu
     )
     assert words in site.error("load_collective('wire')")[1]
     report = site.run(
-        "from plugrad.cli.plugin_check import check_plugin\n"
+        "from plugrad.cli.plugins import check_plugin\n"
         "check_plugin(next(each for each in list_plugins() if each.name == 'wire')).reason"
     )
     assert words in report

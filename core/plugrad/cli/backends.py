@@ -12,10 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from plugrad.cli.exits import debug_option
-from plugrad.cli.plugin_check import missing_answers
 from plugrad.errors import PlugradError
+from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, Plugin, implementations, specifications
 from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import load_backend
+from plugrad.learner.learner import CORE
 
 
 @dataclass(frozen=True)
@@ -82,3 +83,16 @@ def _report(name: str, framework: str | None) -> BackendReport:
         )
     needs = None if framework is None else f"{framework} {info.version}"
     return BackendReport(name, needs, info.devices, sorted(map(str, info.capabilities)))
+
+
+def missing_answers(backend: Plugin) -> list[str]:
+    """Hooks that a backend has to answer, and does not.
+
+    Args:
+        backend: the plugin.
+
+    Returns:
+        Their names.
+    """
+    answered = {hook for each in (*CORE, backend) for hook in implementations(each)}
+    return [hook for hook in specifications(BACKEND_SPECIFICATIONS) if hook not in answered]

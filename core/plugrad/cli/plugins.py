@@ -1,8 +1,9 @@
 """`plugrad plugins`: the installed plugins, read from metadata; `--check` trains with one and shows its hooks."""
 
-import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from tempfile import TemporaryFile
 from typing import Any
 
 import click
@@ -12,10 +13,73 @@ from rich.markup import escape
 from rich.table import Table
 
 from plugrad.cli.exits import FAILED, debug_option
-from plugrad.cli.plugin_check import PluginReport, check_plugin
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.plugin_records import PluginRecord, list_plugins, obstacle
+from plugrad.importing.interpreter import start_interpreter
 from plugrad.importing.names import is_local_plugin
+
+_CHECK = "plugrad.testing.plugin_check:answer_check"
+"""By its name: commands need nothing of the suites."""
+
+
+@dataclass(frozen=True)
+class PluginReport:
+    """The result of training with a plugin.
+
+    Attributes:
+        name: the plugin's short name.
+        kind: "backend", "algorithm", "plugin" or "collective"; for a listener in a file "listener".
+        value: its entry point, or the file.
+        distribution: the distribution that has it; None for a file.
+        version: of the distribution.
+        reason: why it cannot be used; None if it can.
+        hooks: for each hook `hook` (its name), `wrapper` (whether it wraps) and `where` (`module:line`).
+        is_command: whether it is called as `plugrad NAME`.
+        trained: what trained with it, such as "on 'numpy'"; None if nothing did.
+    """
+
+    name: str
+    kind: str
+    value: str
+    distribution: str | None = None
+    version: str | None = None
+    reason: str | None = None
+    hooks: list[dict[str, Any]] = field(default_factory=list)
+    is_command: bool = False
+    trained: str | None = None
+
+
+def check_plugin(plugin: PluginRecord | str) -> PluginReport:
+    """Load a plugin and train with it, in a new process.
+
+    What the plugin prints goes to stderr, and so does the traceback of what fails if `plugrad --debug` asks for it.
+
+    Args:
+        plugin: an installed one, or a file or `"package.module:Name"`.
+
+    Returns:
+        The report.
+    """
+    known = {"name": plugin, "kind": "plugin", "value": plugin}
+    if not isinstance(plugin, str):
+        known = {each: getattr(plugin, each) for each in ("name", "kind", "value", "distribution", "version")}
+    if not isinstance(plugin, str) and (error := obstacle(plugin)):
+        return PluginReport(**known, reason=str(error))
+    with TemporaryFile("w+") as asked, TemporaryFile("w+") as answered:
+        json.dump([known, None if isinstance(plugin, str) else asdict(plugin)], asked)
+        asked.flush()
+        asked.seek(0)
+        process = start_interpreter(_CHECK, asked.fileno(), answered.fileno())
+        try:
+            process.wait()
+        finally:
+            process.kill()  # after Ctrl-C, which reaches this process only
+        answered.seek(0)
+        answer = answered.read()
+    if not answer:
+        reason = f"the process that loads and trains with it ended with code {process.returncode} without an answer"
+        return PluginReport(**known, reason=reason)
+    return PluginReport(**json.loads(answer))
 
 
 @click.command()
@@ -35,7 +99,7 @@ def plugins(ctx: click.Context, as_json: bool, check: str | None) -> None:
         return
     reports = _reports(check)
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(report) for report in reports], indent=2))
+        click.echo(json.dumps([asdict(report) for report in reports], indent=2))
     else:
         _show(reports)
     ctx.exit(FAILED if any(report.reason for report in reports) else 0)
@@ -43,7 +107,7 @@ def plugins(ctx: click.Context, as_json: bool, check: str | None) -> None:
 
 def _list(records: list[PluginRecord], as_json: bool) -> None:
     if as_json:
-        found = [{**dataclasses.asdict(record), "problem": _problem(record)} for record in records]
+        found = [{**asdict(record), "problem": _problem(record)} for record in records]
         click.echo(json.dumps(found, indent=2))
         return
     Console().print(_plugins_table(records))

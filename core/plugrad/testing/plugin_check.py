@@ -10,9 +10,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -20,19 +19,19 @@ import numpy as np
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli import COMMANDS
+from plugrad.cli.backends import missing_answers
 from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import ConfigError, PluginConflictError, PluginError, PlugradError
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.author_line import shows_all_frames
 from plugrad.hooks.build_spec import AlgorithmBuildSpec
 from plugrad.hooks.manager import (
-    BACKEND_SPECIFICATIONS,
     Plugin,
     implementations,
     is_wrapper,
     specifications,
 )
-from plugrad.hooks.plugin_records import PluginRecord, list_plugins, obstacle
+from plugrad.hooks.plugin_records import PluginRecord, list_plugins
 from plugrad.hooks.registry import (
     PLUGINS_VARIABLE,
     get_algorithm,
@@ -43,8 +42,6 @@ from plugrad.hooks.registry import (
     load_listener,
     use_plugin,
 )
-from plugrad.importing.interpreter import start_interpreter
-from plugrad.learner.learner import CORE
 from plugrad.results import flatten
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_batch, tiny_config, weights_of
 from plugrad.testing.tiny_task import TASKS, TinyTask, record_demonstrations, tiny_algorithm_config
@@ -57,71 +54,8 @@ _ITERATIONS = 100
 """Within which an algorithm must have made an update."""
 
 
-@dataclass(frozen=True)
-class PluginReport:
-    """The result of training with a plugin.
-
-    Attributes:
-        name: the plugin's short name.
-        kind: "backend", "algorithm", "plugin" or "collective"; for a listener in a file "listener".
-        value: its entry point, or the file.
-        distribution: the distribution that has it; None for a file.
-        version: of the distribution.
-        reason: why it cannot be used; None if it can.
-        hooks: for each hook `hook` (its name), `wrapper` (whether it wraps) and `where` (`module:line`).
-        is_command: whether it is called as `plugrad NAME`.
-        trained: what trained with it, such as "on 'numpy'"; None if nothing did.
-    """
-
-    name: str
-    kind: str
-    value: str
-    distribution: str | None = None
-    version: str | None = None
-    reason: str | None = None
-    hooks: list[dict[str, Any]] = field(default_factory=list)
-    is_command: bool = False
-    trained: str | None = None
-
-
-def check_plugin(plugin: PluginRecord | str) -> PluginReport:
-    """Load a plugin and train with it, in a new process.
-
-    What the plugin prints goes to stderr, and so does the traceback of what fails if `plugrad --debug` asks for it.
-
-    Args:
-        plugin: an installed one, or a file or `"package.module:Name"`.
-
-    Returns:
-        The report.
-    """
-    if not isinstance(plugin, str) and (error := obstacle(plugin)):
-        return PluginReport(**_known(plugin), reason=str(error))
-    with TemporaryFile("w+") as asked, TemporaryFile("w+") as answered:
-        json.dump(plugin if isinstance(plugin, str) else asdict(plugin), asked)
-        asked.flush()
-        asked.seek(0)
-        process = start_interpreter(f"{__name__}:answer_check", asked.fileno(), answered.fileno())
-        try:
-            process.wait()
-        finally:
-            process.kill()  # after Ctrl-C, which reaches this process only
-        answered.seek(0)
-        answer = answered.read()
-    if not answer:
-        reason = f"the process that loads and trains with it ended with code {process.returncode} without an answer"
-        return PluginReport(**_known(plugin), reason=reason)
-    return PluginReport(**json.loads(answer))
-
-
-def _known(plugin: PluginRecord | str) -> dict[str, Any]:
-    if isinstance(plugin, str):
-        return {"name": plugin, "kind": "plugin", "value": plugin}
-    return {each: getattr(plugin, each) for each in ("name", "kind", "value", "distribution", "version")}
-
-
 def answer_check(asked: int, answered: int) -> None:
-    """The process of `check_plugin`.
+    """The process of `plugrad.cli.plugins.check_plugin`.
 
     Args:
         asked: an open file with the question.
@@ -130,11 +64,9 @@ def answer_check(asked: int, answered: int) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     os.environ.pop(PLUGINS_VARIABLE, None)  # others must not disturb
     with open(asked, encoding="utf-8") as file:
-        given = json.load(file)
-    plugin = given if isinstance(given, str) else PluginRecord(**given)
-    found = _known(plugin)
+        found, record = json.load(file)
     try:
-        _check(plugin, found)
+        _check(None if record is None else PluginRecord(**record), found)
     except (Exception, SystemExit) as error:
         if shows_all_frames():
             traceback.print_exception(error)
@@ -143,10 +75,10 @@ def answer_check(asked: int, answered: int) -> None:
         json.dump(found, file)
 
 
-def _check(asked: PluginRecord | str, found: dict[str, Any]) -> None:
+def _check(asked: PluginRecord | None, found: dict[str, Any]) -> None:
     """Load a plugin and train with it, or raise; what is known until then is in `found`."""
-    if isinstance(asked, str):
-        plugin, needs = use_plugin(look_for_plugin(asked)), None
+    if asked is None:
+        plugin, needs = use_plugin(look_for_plugin(found["value"])), None
         found.update(name=plugin.name, kind=plugin.tier)
     else:
         name, needs = asked.name, asked.requires
@@ -181,19 +113,6 @@ def _place(function: Callable[..., Any]) -> str:
     """`module:line`."""
     written = inspect.unwrap(function)
     return f"{written.__module__}:{written.__code__.co_firstlineno}"
-
-
-def missing_answers(backend: Plugin) -> list[str]:
-    """Hooks that a backend has to answer, and does not.
-
-    Args:
-        backend: the plugin.
-
-    Returns:
-        Their names.
-    """
-    answered = {hook for each in (*CORE, backend) for hook in implementations(each)}
-    return [hook for hook in specifications(BACKEND_SPECIFICATIONS) if hook not in answered]
 
 
 def _train_backend(plugin: Plugin) -> str:
