@@ -60,7 +60,7 @@ def check_plugin(plugin: PluginRecord | str) -> PluginReport:
     Returns:
         The report.
     """
-    known = {"name": plugin, "kind": "plugin", "value": plugin}
+    known: dict[str, Any] = {"name": plugin, "kind": "plugin", "value": plugin}
     if not isinstance(plugin, str):
         known = {each: getattr(plugin, each) for each in ("name", "kind", "value", "distribution", "version")}
     if not isinstance(plugin, str) and (error := obstacle(plugin)):
