@@ -258,3 +258,5 @@ def test_an_algorithm_with_a_wrapper_of_its_own_passes_the_authors_test_of_check
     config = tiny_algorithm_config("ppo", "numpy", RightOrLeft, lambda: tmp_path, compile="none")
     config = config.env_runners(env_wrappers=[Shifted])
     algorithm_suite.test_a_checkpoint_goes_on_exactly("numpy", config, tmp_path / "saved")
+    with pytest.raises(ConfigError, match="env_wrappers"):
+        Algorithm.from_checkpoint(tmp_path / "saved", env=RightOrLeft)
