@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from plugrad.algorithm import Algorithm, AlgorithmBatch
-from plugrad.config import Config
+from plugrad.config import RAY, Config
 from plugrad.deprecation import rllib_plugin
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
@@ -114,6 +114,12 @@ class AlgorithmConfig(Config):
             BackendNotFoundError: the backend, or its framework, is not installed.
         """
         self.validate()
+        if self.launcher != RAY:
+            raise ConfigError(
+                f"launcher={self.launcher!r}: an Algorithm samples in one process. Sample in each process, with a seed of "
+                "its own, and train with build_learner_group(): docs/many-learners.md shows it",
+                field="launcher",
+            )
         return Algorithm(self)
 
     def build_seeds(self, seeds: int | Iterable[int]) -> AlgorithmBatch:

@@ -6,7 +6,7 @@ given, and without both all steps count. A recurrent state, such as `state_in`, 
 before its first step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,35 @@ def _zero_steps(columns: Mapping[str, Array], steps: Array) -> Arrays:
                 changed[column] = values.copy()
                 changed[column][steps] = 0
     return changed
+
+
+def join_sequences(module_id: ModuleID, parts: Sequence[Mapping[str, Array]]) -> Arrays:
+    """Sequences below each other; shorter ones are padded at their ends with steps that do not count.
+
+    Args:
+        module_id: the module, for errors.
+        parts: its columns [B, T, ...], with B and T of their own; the same names in all.
+
+    Returns:
+        The columns.
+
+    Raises:
+        BatchError: shapes or lengths of a part disagree.
+    """
+    widths = [_common_shape(module_id, part)[1] for part in parts]
+    if len({*widths}) > 1:
+        width = max(widths)
+        parts = [_widened(_with_mask(module_id, part), steps, width) for part, steps in zip(parts, widths, strict=True)]
+    return {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+
+
+def _widened(columns: Arrays, steps: int, width: int) -> Arrays:
+    found = {}
+    for column, values in columns.items():
+        has_steps = values.shape[1:2] == (steps,) and column.split("/")[0] not in STATE_COLUMNS
+        behind = [(0, 0), (0, width - steps), *[(0, 0)] * (values.ndim - 2)]
+        found[column] = np.pad(values, behind) if has_steps else values
+    return found
 
 
 def have_loss_masks(columns: Mapping[ModuleID, Mapping[str, Any]]) -> bool:

@@ -9,7 +9,7 @@ class MyConfig(AlgorithmConfig):
     clip_param: float = field(0.2, minimum=0, help="how far the policy may move")
 """
 
-from plugrad.config.config import Config
+from plugrad.config.config import RAY, Config
 from plugrad.config.fields import SECTIONS, FieldInfo, field
 
-__all__ = ["SECTIONS", "Config", "FieldInfo", "field"]
+__all__ = ["RAY", "SECTIONS", "Config", "FieldInfo", "field"]

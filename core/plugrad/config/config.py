@@ -32,6 +32,8 @@ _ROWS: Final = {
     "maximum": 10**8,
     "reason": "the rows of a batch, and the order in which they are drawn, are in memory",
 }
+RAY: Final = "ray"
+"""The launcher that is no plugin: plugrad itself starts learners."""
 REPEATED: Final = "an update repeats so often before it returns"
 
 
@@ -175,6 +177,7 @@ class Config(SamplingSettings):
             settings["optimizer"] = merged_optimizer(self.optimizer, settings["optimizer"])
         return self._change("training", settings)
 
+    launcher: str = field(RAY, section="learners")
     num_learners: int = field(0, section="learners", minimum=0, **EACH_IS_A_PROCESS)
     num_cpus_per_learner: float = field(1, section="learners", minimum=0)
     num_gpus_per_learner: float = field(0, section="learners", minimum=0)
@@ -198,6 +201,9 @@ class Config(SamplingSettings):
         """Set which processes run the update, and what happens when one of them fails.
 
         Args:
+            launcher (str): who starts the processes of several learners. "ray": plugrad does, as `num_learners` actors of
+                Ray. "env": torchrun, mpirun or srun has, and each process runs this program with one learner, whose
+                updates are those of one learner with the rows of all; `num_learners` is their number. Default: `"ray"`.
             num_learners (int): 0 trains in this process; n starts n remote learners as Ray actors. Default: `0`.
             num_cpus_per_learner (float): CPUs that Ray reserves for each remote learner, which also uses as many
                 threads. Default: `1`.

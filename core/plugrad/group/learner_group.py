@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from os.path import abspath
 from typing import Any, Self
 
-from plugrad.config import Config
+from plugrad.config import RAY, Config
 from plugrad.deprecation import HasOlderNames, call_with_older_arguments
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
@@ -41,6 +41,9 @@ SETTINGS_OF_UPDATE = frozenset(
 
 class LearnerGroup(HasOlderNames):
     """Trains with one learner in this process (`num_learners=0`) or with several in Ray actors.
+
+    With `learners(launcher="env")` each process that a cluster has started has a group of its own with one learner,
+    which is one of several: see `Learner.update`.
 
     Each learner computes its share of a batch; gradients, losses and metrics are reduced over all learners, so that
     results do not depend on their number. Every method that changes the learners either changes all of them, or raises
@@ -76,7 +79,7 @@ class LearnerGroup(HasOlderNames):
         warn_of_unwritable(config)
         self._requests = RequestQueue()
         self._learners: LocalLearner | RemoteLearners
-        if config.num_learners:
+        if config.num_learners and config.launcher == RAY:
             if not config.undo:
                 raise ConfigError(
                     "undo=False: a group undoes an update on all learners: type config.training(undo=True) "
@@ -97,7 +100,7 @@ class LearnerGroup(HasOlderNames):
         self.shutdown()
 
     def __len__(self) -> int:
-        """The number of learners; 1 for a local one."""
+        """The number of learners; 1 for a local one that is alone."""
         return len(self._learners)
 
     @property

@@ -38,11 +38,12 @@ class LocalLearner:
         return self._version
 
     def __len__(self) -> int:
-        return 1
+        return 1 if self.learner.peers is None else self.learner.peers.size
 
     def get_stats(self) -> dict[str, Any]:
         """See `RemoteLearners.get_stats`."""
-        return {"collective": None, "standby_ready": 0}
+        peers = self.learner.peers
+        return {"collective": None if peers is None else peers.collective, "standby_ready": 0}
 
     def update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]

@@ -22,7 +22,8 @@ from plugrad.errors import (
     PlugradError,
 )
 from plugrad.group.messages import Replies, exchange_failure, raise_failures
-from plugrad.group.worker_group import WorkerGroup, choose_collective, place_of
+from plugrad.group.worker_group import WorkerGroup, place_of
+from plugrad.hooks.collectives import choose_collective
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner import Learner
 from plugrad.learner.modules.build import check_expected_weights, with_spaces

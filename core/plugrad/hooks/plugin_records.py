@@ -15,6 +15,7 @@ GROUPS = {
     "algorithm": "plugrad.algorithms",
     "plugin": "plugrad.plugins",
     "collective": "plugrad.collectives",
+    "launcher": "plugrad.launchers",
 }
 """Entry-point groups by the kind of plugin."""
 
@@ -96,7 +97,7 @@ class PluginRecord:
 
     Args:
         name: the entry point's name.
-        kind: "backend", "algorithm", "plugin" (listeners, loggers, commands) or "collective".
+        kind: "backend", "algorithm", "plugin" (listeners, loggers, commands), "collective" or "launcher".
         distribution: the distribution that has it.
         version: the version of the distribution.
         value: the entry point, `package:object`.

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distribution
-from typing import Any
+from typing import Any, TypeVar
 
-from plugrad.collective import Collective
+from plugrad.collective import Collective, Launcher
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
@@ -39,6 +39,7 @@ from plugrad.hooks.plugin_records import (
 from plugrad.importing.names import is_local_plugin
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
+_Class = TypeVar("_Class", bound=Collective | Launcher)
 _USED: dict[tuple[str, str], Plugin] = {}
 """Plugins from `use_plugin`, by tier and name."""
 _NOT_FOUND = {
@@ -46,6 +47,7 @@ _NOT_FOUND = {
     "algorithm": AlgorithmNotFoundError,
     "plugin": PluginError,
     "collective": ConfigError,
+    "launcher": ConfigError,
 }
 
 
@@ -208,19 +210,29 @@ def load_collective(name: str) -> type[Collective]:
         MissingFrameworkError: it is installed, but what it `requires` is not.
         PluginError: it fails to import, or is not a complete subclass of `Collective`.
     """
-    entry, owner = _find("collective", name)
-    record = record_of("collective", entry, owner)
+    return _load_class("collective", name, Collective)
+
+
+def load_launcher(name: str) -> type[Launcher]:
+    """Load the launcher with this name.
+
+    Raises:
+        ConfigError: there is no such launcher; the message names the closest one.
+        MissingFrameworkError: it is installed, but what it `requires` is not.
+        PluginError: it fails to import, or is not a complete subclass of `Launcher`.
+    """
+    return _load_class("launcher", name, Launcher)
+
+
+def _load_class(kind: str, name: str, base: type[_Class]) -> type[_Class]:
+    entry, owner = _find(kind, name)
+    record = record_of(kind, entry, owner)
     found = _import(entry, record)
-    if not (isinstance(found, type) and issubclass(found, Collective)):
-        raise PluginError(
-            f"collective {name!r} of {record.distribution} {record.version} ({record.value}) is no subclass of "
-            "plugrad.collective.Collective"
-        )
+    where = f"{kind} {name!r} of {record.distribution} {record.version} ({record.value})"
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise PluginError(f"{where} is no subclass of plugrad.collective.{base.__name__}")
     if missing := sorted(getattr(found, "__abstractmethods__", ())):
-        raise PluginError(
-            f"collective {name!r} of {record.distribution} {record.version} ({record.value}) lacks "
-            f"{', '.join(missing)}"
-        )
+        raise PluginError(f"{where} lacks {', '.join(missing)}")
     if found.requires is not None and not is_installed(found.requires):
         install = needed(owner, found.requires)[1] or (found.requires,)
         raise missing_framework(replace(record, requires=found.requires, install=install))

@@ -8,6 +8,7 @@ Methods that are also hooks come from base classes, which declare the hooks (`pl
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import wraps
 from operator import attrgetter
@@ -18,7 +19,7 @@ import numpy as np
 from plugrad.batch import Batch, check_observation_values, check_observations
 from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
-from plugrad.config import Config
+from plugrad.config import RAY, Config
 from plugrad.deprecation import HasOlderNames, call_with_older_arguments, unknown_attribute
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, NotBuiltError, NotUndoneError
@@ -44,6 +45,7 @@ from plugrad.learner.modules.build import (
     with_spaces,
 )
 from plugrad.learner.modules.structured_observations import episodes_in_rows, rows_of
+from plugrad.learner.peers import Peers
 from plugrad.learner.state.buffers import (
     Buffers,
     fill_missing_buffers,
@@ -185,6 +187,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         weights_version: grows whenever weights may have changed.
         update_mode: how the last update was run (eager, compiled), and why.
         collective: connects to the other learners of a group; None: this learner is alone.
+        peers: the learners in other processes that `learners(launcher=...)` has joined; None: there are none.
         program_batch: the `ProgramBatch` that it is part of, or None.
         finite: in a step, whether losses and gradients are finite, a boolean scalar; None outside a step.
         is_guarded: whether the present step must change nothing if it is not finite.
@@ -246,6 +249,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self.shape_check = ShapeCheck(self)
         self._step_context = StepContext()
         self.collective: Collective | None = None
+        self.peers: Peers | None = None
         self.program_batch: ProgramBatch | None = None
         self.weights: Mapping[ModuleID, Tensor] | None = None
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
@@ -285,6 +289,12 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self._is_built = True
         self.notify("learner_built")
         find_made_variables(self)
+        if self.config.launcher != RAY:
+            try:
+                self.peers = Peers(self)
+            except BaseException:
+                self._is_built = False
+                raise
 
     def _load_plugins(self) -> None:
         """Make what is needed to build modules: hooks, device and ops."""
@@ -391,7 +401,9 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         return func(self, *args, **kwargs)
 
     def shutdown(self) -> None:
-        """Stop what a subclass has started, such as threads. By default does nothing."""
+        """Leave the other learners; a subclass also stops what it has started, such as threads."""
+        if self.peers is not None:
+            self.peers.close()
 
     @property
     def distributed(self) -> bool:
@@ -492,6 +504,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         **unknown: Never,
     ) -> dict[ModuleID, dict[str, Any]]:
         """Train on a batch or on episodes. On an error the learner is left as it was before.
+
+        Where a launcher has started several processes (`learners(launcher="env")`), all call this, each with rows or
+        episodes of its own, or with `{}`: the update is that of one learner with all of them in the order of ranks. An
+        error of one process is raised in all, and undone in all.
 
         Args:
             batch: `{module_id: {column: array [B, ...]}}`, a `MultiAgentBatch`, or `{column: array}` for the default
@@ -981,6 +997,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     def save_to_path(self, path: StrPath, *, keep: int = 2) -> str:
         """Write the whole state to a directory, as its newest save.
 
+        Of learners that a launcher has started, learner 0 writes: all call this, and return when it is done.
+
         Args:
             path: the directory; it is created if it does not exist.
             keep: how many saves to keep there; older ones are deleted.
@@ -991,8 +1009,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         Raises:
             CheckpointError: it cannot be written, or another process writes there; older saves are unchanged.
         """
-        save_state(path, self.get_state(), self.get_metadata(), keep=keep)
-        self.notify("checkpoint_saved", path=str(path))
+        with nullcontext(True) if self.peers is None else self.peers.once() as is_writer:
+            if is_writer:
+                save_state(path, self.get_state(), self.get_metadata(), keep=keep)
+                self.notify("checkpoint_saved", path=str(path))
         return str(path)
 
     @_locked

@@ -143,6 +143,10 @@ class UpdateRun:
         around, learner._undo_copy = learner._undo_copy, snapshot if self._undo else None
         has_begun = False
         try:
+            if learner.peers is not None:
+                batch, episodes = learner.peers.union(
+                    batch, episodes, timesteps=timesteps, minibatches=spec
+                )
             if self._undo and episodes is not None:
                 snapshot.copy_variables(())  # connectors may move them
             given = self.columns(batch, episodes)
@@ -172,7 +176,11 @@ class UpdateRun:
             if learner.collective is not None:
                 learner.collective.barrier()
             learner.metrics.end_update(is_done=True)
+            if learner.peers is not None:
+                learner.peers.has_updated()
         except BaseException as error:
+            if learner.peers is not None:
+                learner.peers.leave()
             learner.metrics.end_update(is_done=False)
             changed = snapshot.changed_beside()
             snapshot.restore()

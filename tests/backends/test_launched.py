@@ -1,0 +1,185 @@
+"""Learners in processes that something else has started: torchrun, or whoever sets the variables that it sets."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import launched
+import needs
+import numpy as np
+import pytest
+from learning import weights
+
+from plugrad.errors import ConfigError
+
+TESTS = Path(launched.__file__).parent
+
+
+def started(
+    backend: str, folder: Path, *what: str, size: int = 3, absent: tuple[int, ...] = (), fails: bool = False
+) -> list[Any]:
+    """What each process found, or said if it fails; started by variables as torchrun sets them."""
+    folder.mkdir(exist_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    processes = []
+    for rank in range(size):
+        if rank in absent:
+            continue
+        environment = {
+            **os.environ,
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [sys.executable, str(TESTS / "launched.py"), backend, str(folder), *what]
+        processes.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        )
+    said = [each.communicate(timeout=240)[0] for each in processes]
+    if fails:
+        assert all(each.returncode for each in processes)
+        return said
+    assert [each.returncode for each in processes] == [0] * len(processes), "\n".join(said)
+    return [load(folder, rank) for rank in range(size) if (folder / f"{rank}.npz").exists()]
+
+
+def load(folder: Path, rank: int) -> dict[str, Any]:
+    with np.load(folder / f"{rank}.npz") as file:
+        return dict(file)
+
+
+def one_learner(backend: str, size: int, updates: int) -> Any:
+    """One learner, with the rows of all."""
+    learner = launched.config(backend).build_learner()
+    for update in range(updates):
+        learner.update(launched.whole(update, size))
+    return learner
+
+
+def test_each_process_with_its_own_rows_is_one_learner_with_all(backend: str, tmp_path: Path) -> None:
+    found = started(backend, tmp_path, "plain")
+    one = one_learner(backend, 3, launched.UPDATES)
+    assert len(found) == 3
+    for each in found:
+        np.testing.assert_allclose(each["weights"], weights(one), rtol=0, atol=1e-6)
+        assert each["weights"].tobytes() == found[0]["weights"].tobytes()
+        assert [int(each[f"rows {n}"]) for n in range(launched.UPDATES)] == [sum(launched.NUMBERS)] * launched.UPDATES
+    alone = launched.config(backend).build_learner()
+    alone.restore_from_path(tmp_path / "run")
+    for update in range(2, launched.UPDATES):
+        alone.update(launched.whole(update, 3))
+    np.testing.assert_allclose(weights(alone), weights(one), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("what", ["sequences", "episodes"])
+def test_so_are_sequences_of_other_lengths_and_episodes(what: str, tmp_path: Path) -> None:
+    needs.backend("torch")
+    found = started("torch", tmp_path, what, size=2)
+    (one,) = started("torch", tmp_path / "one", what, size=1)
+    for each in found:
+        np.testing.assert_allclose(each["weights"], one["weights"], rtol=0, atol=1e-6)
+
+
+def test_an_error_is_raised_and_undone_in_all_and_what_cannot_be_mended_names_the_process(
+    tmp_path: Path,
+) -> None:
+    needs.backend("torch")
+    found = started("torch", tmp_path, "faults")
+    one = one_learner("torch", 3, 2)
+    for rank, each in enumerate(found):
+        assert "column 'actions'" in str(each["refused"])
+        assert ("found list" if rank == 1 else "learner 1 left the exchange") in str(each["alone"])
+        assert each["undone"]
+        for name in ("weights after errors", "weights"):
+            np.testing.assert_allclose(each[name], weights(one), rtol=0, atol=1e-6)
+        assert "learner 1 is not equal to learner 0" in str(each["changed"])
+    for each in found[:2]:
+        assert "learner 2" in str(each["ended"])
+        assert str(each["later"]).startswith("LearnerGroupDeadError: learner 2 of 3 did not come within 5 s")
+
+
+def test_a_process_that_never_came_is_named(tmp_path: Path) -> None:
+    needs.backend("torch")
+    said = started("torch", tmp_path, "plain", absent=(1,), fails=True)
+    assert all("LearnerTimeoutError: learner 1 of 3 did not come within" in each for each in said)
+
+
+def test_torchrun_starts_them_also_where_the_program_has_a_process_group_of_its_own(tmp_path: Path) -> None:
+    needs.backend("torch")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += [str(TESTS / "launched.py"), "torch", str(tmp_path), "plain", "process group"]
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    one = one_learner("torch", 2, launched.UPDATES)
+    for rank in range(2):
+        np.testing.assert_allclose(load(tmp_path, rank)["weights"], weights(one), rtol=0, atol=1e-6)
+
+
+MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
+SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "77"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        (
+            {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500", **SLURM},
+            (3, 4, "node1", 29500),
+        ),
+        ({**MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "MASTER_PORT": "1234"}, (1, 4, "127.0.0.1", 1234)),
+        ({**MPI, "MASTER_ADDR": "node2", "MASTER_PORT": "1234"}, (1, 4, "node2", 1234)),
+        ({**SLURM, "SLURM_STEP_NODELIST": "gpu[003-005,9]"}, (2, 8, "gpu003", None)),
+        ({**SLURM, "SLURM_JOB_NODELIST": "login1,gpu[1-2]"}, (2, 8, "login1", None)),
+        ({**SLURM, "SLURM_JOB_NODELIST": "rack[1,2]-node7.org"}, (2, 8, "rack1-node7.org", None)),
+    ],
+)
+def test_the_place_of_a_process_is_read_from_what_its_launcher_sets(
+    variables: dict[str, str], expected: tuple[int, int, str, int | None]
+) -> None:
+    needs.backend("torch")
+    from plugrad_collectives.environment import PORTS, read_environment
+
+    found = read_environment(variables)
+    assert found[:3] == expected[:3]
+    assert found[3] == expected[3] or (expected[3] is None and found[3] in PORTS)
+    assert read_environment(variables) == found  # all processes of a job find the same port
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "Start the program with torchrun"),
+        ({"RANK": "0"}, "Start the program with torchrun"),
+        ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK=4 is not from 0 to WORLD_SIZE - 1 = 3"),
+        ({"RANK": "one", "WORLD_SIZE": "4"}, "RANK='one' is no number"),
+        ({"RANK": "0", "WORLD_SIZE": "4"}, "MASTER_ADDR is not"),
+        (MPI, "mpirun -x MASTER_ADDR"),
+    ],
+)
+def test_what_is_missing_is_said_with_what_to_type(variables: dict[str, str], said: str) -> None:
+    needs.backend("torch")
+    from plugrad_collectives.environment import read_environment
+
+    with pytest.raises(ConfigError, match=said):
+        read_environment(variables)
+
+
+@pytest.mark.parametrize(
+    ("settings", "build", "said"),
+    [
+        ({"launcher": "envv"}, "build_learner", "envv.*Did you mean 'env'"),
+        ({"launcher": "env"}, "build_algo", "Sample in each process"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(settings: dict[str, Any], build: str, said: str) -> None:
+    needs.backend("torch")
+    config = launched.config("torch").learners(**settings)
+    with pytest.raises(ConfigError, match=said):
+        getattr(config, build)()

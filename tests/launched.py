@@ -1,0 +1,175 @@
+"""A program that a launcher starts several times: learners that train together, each with rows of its own.
+
+    torchrun --nproc-per-node 3 tests/launched.py torch FOLDER plain
+
+Each process writes `FOLDER/RANK.npz`: its weights, and the results of its updates. What is done is the last argument.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from learning import ppo_batch, ppo_config, weights
+
+from plugrad import LearnerGroup, SingleAgentEpisode
+from plugrad.errors import PlugradError
+from plugrad.types import ALL_MODULES
+
+UPDATES = 4
+NUMBERS = (7, 0, 12)
+"""Rows of each process: they cannot be divided, and one has none."""
+STATES = ("pi_h", "vf_h")
+"""Of a GRU in each of the two networks."""
+
+
+def config(backend: str, **settings: Any) -> Any:
+    training = {"minibatch_size": 4, "num_epochs": 2, "shuffle_batch_per_epoch": True, **settings}
+    return ppo_config(backend, **training).framework(backend, compile="none").debugging(seed=3)
+
+
+def share(update: int, rank: int) -> dict[str, Any]:
+    """The rows of a process in an update; of a process more than three, as those of three before it."""
+    number = NUMBERS[(rank + update) % len(NUMBERS)]
+    return ppo_batch(number, seed=100 * update + rank) if number else {}
+
+
+def whole(update: int, size: int) -> dict[str, Any]:
+    """What the processes bring to an update, below each other."""
+    parts = [each for rank in range(size) if (each := share(update, rank))]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def sequence_batch(count: int, steps: int, seed: int) -> dict[str, Any]:
+    """Sequences of PPO [count, steps, ...]."""
+    rows = ppo_batch(count * steps, seed=seed)
+    columns = {name: each.reshape(count, steps, *each.shape[1:]) for name, each in rows.items()}
+    return {**columns, "state_in": dict.fromkeys(STATES, np.full((count, 4), seed / 100, np.float32))}
+
+
+def below_each_other(short: dict[str, Any], long: dict[str, Any]) -> dict[str, Any]:
+    """Sequences of two batches, by hand: the shorter ones are padded and masked."""
+    steps = [each["obs"].shape[1] for each in (short, long)]
+    masks = [np.ones((len(each["obs"]), width), bool) for each, width in zip((short, long), steps, strict=True)]
+
+    def join(first: Any, second: Any) -> Any:
+        behind = [(0, 0), (0, steps[1] - steps[0]), *[(0, 0)] * (first.ndim - 2)]
+        return np.concatenate([np.pad(first, behind), second])
+
+    state = {name: np.concatenate([short["state_in"][name], long["state_in"][name]]) for name in STATES}
+    columns = {name: join(short[name], long[name]) for name in short if name != "state_in"}
+    return {**columns, "loss_mask": join(*masks), "state_in": state}
+
+
+def episode(length: int, seed: int) -> SingleAgentEpisode:
+    """With what PPO's connectors read."""
+    rng = np.random.default_rng(seed)
+    return SingleAgentEpisode(
+        observations=rng.normal(size=(length + 1, 3)).astype(np.float32),
+        actions=rng.integers(0, 2, length),
+        rewards=rng.normal(size=length),
+        terminated=True,
+        extra_model_outputs={
+            "action_logp": np.full(length, -0.7, np.float32),
+            "action_dist_inputs": np.zeros((length, 2), np.float32),
+        },
+    )
+
+
+def plain(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """Update, save once, and go on from what was saved."""
+    found = {}
+    for update in range(UPDATES):
+        (results,) = group.update(share(update, rank))
+        found[f"loss {update}"] = results[ALL_MODULES].get("total_loss", results["default_policy"]["total_loss"])
+        found[f"rows {update}"] = results["default_policy"]["num_module_steps_trained"]
+        if update == 1:
+            group.save_to_path(folder / "run")
+    group.restore_from_path(folder / "run")
+    for update in range(2, UPDATES):
+        group.update(share(update, rank))
+    return found
+
+
+def sequences(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """Sequences of 3 steps in one process, and of 5 in the other."""
+    for update in range(UPDATES):
+        parts = [sequence_batch(4 + each, 3 + 2 * each, seed=10 * update + each) for each in range(2)]
+        group.update(below_each_other(*parts) if len(group) == 1 else parts[rank])
+    return {}
+
+
+def episodes(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """Two episodes in one process, and none in the other."""
+    for update in range(UPDATES):
+        both = [episode(6, seed=update), episode(9, seed=50 + update)]
+        group.update(episodes=[] if rank else both)
+    return {}
+
+
+def faults(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """Refused rows, an error before the rows are exchanged, a learner that was changed alone, a process that ends."""
+    found: dict[str, Any] = {}
+    group.update(share(0, rank))
+    group.save_to_path(folder / "run")
+    before = trained(group)
+
+    refused = share(1, rank)
+    if rank == 1:
+        refused["actions"] = refused["actions"] + 1000
+    found["refused"] = error_of(group, refused)
+    found["alone"] = error_of(group, ["no batch"] if rank == 1 else share(1, rank))
+    found["undone"] = trained(group).tobytes() == before.tobytes()
+    group.update(share(1, rank))
+    found["weights after errors"] = trained(group)
+
+    if rank == 1:
+        other = {name: each + 1 for name, each in group.get_weights()["default_policy"].items()}
+        group.set_weights({"default_policy": other})
+    found["changed"] = error_of(group, share(1, rank))
+    group.restore_from_path(folder / "run")
+    group.update(share(1, rank))
+    found["weights"] = trained(group)
+
+    if rank == len(group) - 1:
+        np.savez(folder / f"{rank}.npz", **found)
+        os._exit(0)
+    found["ended"] = error_of(group, share(1, rank))
+    found["later"] = error_of(group, share(1, rank))
+    return found
+
+
+def error_of(group: LearnerGroup, batch: Any) -> str:
+    """What an update raises."""
+    try:
+        group.update(batch)
+    except PlugradError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def trained(group: LearnerGroup) -> Any:
+    """All weights in one vector."""
+    return group.foreach_learner(weights)[0]
+
+
+def main() -> None:
+    backend, folder, what = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+    built = config(backend).learners(launcher="env", timeout_s=5, build_timeout_s=20)
+    if what == "sequences":
+        built = built.rl_module(model_config={"fcnet_hiddens": [4], "use_gru": True, "gru_cell_size": 4})
+    if "process group" in sys.argv:
+        import torch
+
+        torch.distributed.init_process_group("gloo")
+        ones = torch.ones(1)
+        torch.distributed.all_reduce(ones)
+    with built.build_learner_group() as group:
+        rank = group.foreach_learner(lambda learner: learner.peers.rank)[0]
+        found = globals()[what](group, rank, folder)
+        np.savez(folder / f"{rank}.npz", **{"weights": trained(group), **found})
+
+
+if __name__ == "__main__":
+    main()
