@@ -51,7 +51,9 @@ def sequence_batch(count: int, steps: int, seed: int) -> dict[str, Any]:
 def below_each_other(short: dict[str, Any], long: dict[str, Any]) -> dict[str, Any]:
     """Sequences of two batches, by hand: the shorter ones are padded and masked."""
     steps = [each["obs"].shape[1] for each in (short, long)]
-    masks = [np.ones((len(each["obs"]), width), bool) for each, width in zip((short, long), steps, strict=True)]
+    masks = [
+        np.ones((len(each["obs"]), width), bool) for each, width in zip((short, long), steps, strict=True)
+    ]
 
     def join(first: Any, second: Any) -> Any:
         behind = [(0, 0), (0, steps[1] - steps[0]), *[(0, 0)] * (first.ndim - 2)]
@@ -82,7 +84,9 @@ def plain(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     found = {}
     for update in range(UPDATES):
         (results,) = group.update(share(update, rank))
-        found[f"loss {update}"] = results[ALL_MODULES].get("total_loss", results["default_policy"]["total_loss"])
+        found[f"loss {update}"] = results[ALL_MODULES].get(
+            "total_loss", results["default_policy"]["total_loss"]
+        )
         found[f"rows {update}"] = results["default_policy"]["num_module_steps_trained"]
         if update == 1:
             group.save_to_path(folder / "run")

@@ -22,6 +22,7 @@ from torch import distributed
 from plugrad.collective import Launcher
 from plugrad.errors import CollectiveError, ConfigError, LearnerTimeoutError
 
+torch_distributed: Any = distributed  # its stores are not in its types
 LOOPBACK = "127.0.0.1"
 PORTS = range(20_000, 30_000)
 """Below the ports that Linux gives to outgoing connections."""
@@ -43,7 +44,7 @@ class Environment(Launcher):
         is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         try:
-            store = distributed.TCPStore(
+            store = torch_distributed.TCPStore(
                 self._host,
                 self._port,
                 is_master=self.rank == 0 and not is_served,
@@ -62,7 +63,7 @@ class Environment(Launcher):
                 rank=0,
                 phase="connect",
             ) from error
-        self._store = distributed.PrefixStore(f"plugrad/{attempt}", store)
+        self._store = torch_distributed.PrefixStore(f"plugrad/{attempt}", store)
 
     def put(self, key: str, value: bytes) -> None:
         """See `Launcher`."""
@@ -74,7 +75,7 @@ class Environment(Launcher):
         def look() -> list[bytes | None]:
             try:
                 self._store.wait(keys, timedelta(seconds=max(timeout_s, 1e-3)))
-            except distributed.DistStoreError:  # not all are there in time
+            except torch_distributed.DistStoreError:  # not all are there in time
                 return [self._store.get(key) if self._store.check([key]) else None for key in keys]
             return [self._store.get(key) for key in keys]
 
@@ -139,7 +140,9 @@ def _number(variables: Mapping[str, str], name: str) -> int:
     try:
         return int(variables[name])
     except ValueError:
-        raise ConfigError(f'launcher="env": {name}={variables[name]!r} is no number', field="launcher") from None
+        raise ConfigError(
+            f'launcher="env": {name}={variables[name]!r} is no number', field="launcher"
+        ) from None
 
 
 def _host_of_rank_0(variables: Mapping[str, str]) -> str | None:

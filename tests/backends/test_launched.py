@@ -12,6 +12,7 @@ import needs
 import numpy as np
 import pytest
 from learning import weights
+from pages import BLOCK, DOCS
 
 from plugrad.errors import ConfigError
 
@@ -40,7 +41,9 @@ def started(
         }
         command = [sys.executable, str(TESTS / "launched.py"), backend, str(folder), *what]
         processes.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
         )
     said = [each.communicate(timeout=240)[0] for each in processes]
     if fails:
@@ -70,7 +73,9 @@ def test_each_process_with_its_own_rows_is_one_learner_with_all(backend: str, tm
     for each in found:
         np.testing.assert_allclose(each["weights"], weights(one), rtol=0, atol=1e-6)
         assert each["weights"].tobytes() == found[0]["weights"].tobytes()
-        assert [int(each[f"rows {n}"]) for n in range(launched.UPDATES)] == [sum(launched.NUMBERS)] * launched.UPDATES
+        assert [int(each[f"rows {n}"]) for n in range(launched.UPDATES)] == [
+            sum(launched.NUMBERS)
+        ] * launched.UPDATES
     alone = launched.config(backend).build_learner()
     alone.restore_from_path(tmp_path / "run")
     for update in range(2, launched.UPDATES):
@@ -95,7 +100,9 @@ def test_an_error_is_raised_and_undone_in_all_and_what_cannot_be_mended_names_th
     one = one_learner("torch", 3, 2)
     for rank, each in enumerate(found):
         assert "column 'actions'" in str(each["refused"])
-        assert ("found list" if rank == 1 else "learner 1 left the exchange") in str(each["alone"])
+        assert ("found list" if rank == 1 else "learner 1 cannot use its rows: BatchError") in str(
+            each["alone"]
+        )
         assert each["undone"]
         for name in ("weights after errors", "weights"):
             np.testing.assert_allclose(each[name], weights(one), rtol=0, atol=1e-6)
@@ -120,6 +127,25 @@ def test_torchrun_starts_them_also_where_the_program_has_a_process_group_of_its_
     one = one_learner("torch", 2, launched.UPDATES)
     for rank in range(2):
         np.testing.assert_allclose(load(tmp_path, rank)["weights"], weights(one), rtol=0, atol=1e-6)
+
+
+def test_the_program_of_the_page_runs_in_two_processes(tmp_path: Path) -> None:
+    needs.backend("torch")
+    (program,) = (found for found, _ in BLOCK.findall((DOCS / "your-cluster.md").read_text()))
+    (tmp_path / "train.py").write_text(program)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "train.py",
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "trained by 2 learners\n"
 
 
 MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}

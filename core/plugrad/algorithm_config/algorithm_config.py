@@ -116,8 +116,8 @@ class AlgorithmConfig(Config):
         self.validate()
         if self.launcher != RAY:
             raise ConfigError(
-                f"launcher={self.launcher!r}: an Algorithm samples in one process. Sample in each process, with a seed of "
-                "its own, and train with build_learner_group(): docs/many-learners.md shows it",
+                f"launcher={self.launcher!r}: an Algorithm samples in one process. Sample in each process, with a seed "
+                "of its own, and train with build_learner_group(): docs/many-learners.md shows it",
                 field="launcher",
             )
         return Algorithm(self)

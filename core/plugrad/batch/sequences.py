@@ -144,7 +144,10 @@ def join_sequences(module_id: ModuleID, parts: Sequence[Mapping[str, Array]]) ->
     widths = [_common_shape(module_id, part)[1] for part in parts]
     if len({*widths}) > 1:
         width = max(widths)
-        parts = [_widened(_with_mask(module_id, part), steps, width) for part, steps in zip(parts, widths, strict=True)]
+        parts = [
+            _widened(_with_mask(module_id, part), steps, width)
+            for part, steps in zip(parts, widths, strict=True)
+        ]
     return {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
 
 

@@ -28,7 +28,7 @@ class PluginReport:
 
     Attributes:
         name: the plugin's short name.
-        kind: "backend", "algorithm", "plugin" or "collective"; for a listener in a file "listener".
+        kind: "backend", "algorithm", "plugin", "collective" or "launcher"; for a listener in a file "listener".
         value: its entry point, or the file.
         distribution: the distribution that has it; None for a file.
         version: of the distribution.
@@ -90,7 +90,7 @@ def check_plugin(plugin: PluginRecord | str) -> PluginReport:
 def plugins(ctx: click.Context, as_json: bool, check: str | None) -> None:
     """List the installed plugins.
 
-    These are backends, algorithms, listeners, commands and collectives. None of them is imported, except the one that
+    These are backends, algorithms, listeners, commands, collectives, launchers. None is imported, except the one that
     --check names: a tiny learner is built with it in a process of its own, and updated once. The exit code is 1 if that
     fails. --debug shows the traceback.
     """
@@ -160,6 +160,8 @@ def _show(reports: Sequence[PluginReport]) -> None:
 def _fit(report: PluginReport) -> str:
     if report.is_command:
         return f"is a command: plugrad {report.name}"
+    if report.kind == "launcher":
+        return f'is complete, for .learners(launcher="{report.name}")'
     if report.kind == "collective":
         suite = "plugrad.testing.collective_suite shows whether it sums"
         return f'is complete, for .learners(collective="{report.name}"); {suite}'

@@ -96,7 +96,9 @@ class Launcher(ABC):
             if said is None and left <= 0.0:
                 said = ", ".join(str(rank) for rank, each in enumerate(values) if each is None).encode()
                 self.put(late, said)
-                sleep(2 * _LOOK_S)  # so that the others see it while the process that keeps the values is there
+                sleep(
+                    2 * _LOOK_S
+                )  # so that the others see it while the process that keeps the values is there
             if said is not None:
                 missing = said.decode()
                 raise LearnerTimeoutError(

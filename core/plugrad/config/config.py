@@ -201,9 +201,9 @@ class Config(SamplingSettings):
         """Set which processes run the update, and what happens when one of them fails.
 
         Args:
-            launcher (str): who starts the processes of several learners. "ray": plugrad does, as `num_learners` actors of
-                Ray. "env": torchrun, mpirun or srun has, and each process runs this program with one learner, whose
-                updates are those of one learner with the rows of all; `num_learners` is their number. Default: `"ray"`.
+            launcher (str): who starts the processes of several learners. "ray": plugrad does, as `num_learners` actors
+                of Ray. "env": torchrun, mpirun or srun has; each process runs this program with one learner, whose
+                updates are those of one learner with the rows of all. Default: `"ray"`.
             num_learners (int): 0 trains in this process; n starts n remote learners as Ray actors. Default: `0`.
             num_cpus_per_learner (float): CPUs that Ray reserves for each remote learner, which also uses as many
                 threads. Default: `1`.

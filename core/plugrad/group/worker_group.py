@@ -12,7 +12,7 @@ from typing import Any
 
 from plugrad.collective import Membership, Place
 from plugrad.config import Config
-from plugrad.errors import ConfigError, LearnerGroupDeadError, LearnerTimeoutError, PlugradError
+from plugrad.errors import LearnerGroupDeadError, LearnerTimeoutError, PlugradError
 from plugrad.group.learner_actor import LearnerActor
 from plugrad.group.messages import Replies, Reply, make_failure, raise_failures
 from plugrad.group.standbys import Standbys

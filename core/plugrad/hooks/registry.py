@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distribution
-from typing import Any, TypeVar
+from typing import Any
 
 from plugrad.collective import Collective, Launcher
 from plugrad.errors import (
@@ -39,7 +39,6 @@ from plugrad.hooks.plugin_records import (
 from plugrad.importing.names import is_local_plugin
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
-_Class = TypeVar("_Class", bound=Collective | Launcher)
 _USED: dict[tuple[str, str], Plugin] = {}
 """Plugins from `use_plugin`, by tier and name."""
 _NOT_FOUND = {
@@ -210,7 +209,8 @@ def load_collective(name: str) -> type[Collective]:
         MissingFrameworkError: it is installed, but what it `requires` is not.
         PluginError: it fails to import, or is not a complete subclass of `Collective`.
     """
-    return _load_class("collective", name, Collective)
+    found: type[Collective] = _load_class("collective", name, Collective)
+    return found
 
 
 def load_launcher(name: str) -> type[Launcher]:
@@ -221,21 +221,23 @@ def load_launcher(name: str) -> type[Launcher]:
         MissingFrameworkError: it is installed, but what it `requires` is not.
         PluginError: it fails to import, or is not a complete subclass of `Launcher`.
     """
-    return _load_class("launcher", name, Launcher)
+    found: type[Launcher] = _load_class("launcher", name, Launcher)
+    return found
 
 
-def _load_class(kind: str, name: str, base: type[_Class]) -> type[_Class]:
+def _load_class(kind: str, name: str, base: Any) -> Any:
     entry, owner = _find(kind, name)
     record = record_of(kind, entry, owner)
-    found = _import(entry, record)
+    found: Any = _import(entry, record)
     where = f"{kind} {name!r} of {record.distribution} {record.version} ({record.value})"
     if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(f"{where} is no subclass of plugrad.collective.{base.__name__}")
     if missing := sorted(getattr(found, "__abstractmethods__", ())):
         raise PluginError(f"{where} lacks {', '.join(missing)}")
-    if found.requires is not None and not is_installed(found.requires):
-        install = needed(owner, found.requires)[1] or (found.requires,)
-        raise missing_framework(replace(record, requires=found.requires, install=install))
+    requires: str | None = getattr(found, "requires", None)
+    if requires is not None and not is_installed(requires):
+        install = needed(owner, requires)[1] or (requires,)
+        raise missing_framework(replace(record, requires=requires, install=install))
     return found
 
 

@@ -11,6 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from platform import machine
 from secrets import token_hex
@@ -111,31 +112,46 @@ class Peers:
             CollectiveError: another process raised an error, ended, or its learner is no longer equal to this one.
             LearnerTimeoutError: another process did not come.
         """
-        if batch is not None and episodes is not None:
-            raise BatchError("update() takes a batch or episodes; found both")
-        own = None if batch is None else (self._columns(batch), int(env_steps_of(batch)))
-        found = self._gather((own, episodes, settings, digest(self._learner)))
-        for rank, (_, _, theirs, state) in enumerate(found):
-            for name, value in settings.items():
-                if theirs[name] != value:
+        own = _Brought(None, 0, episodes, settings, digest(self._learner))
+        failure: Exception | None = None
+        try:
+            if batch is not None and episodes is not None:
+                raise BatchError("update() takes a batch or episodes; found both")
+            if batch is not None:
+                own = replace(own, columns=self._columns(batch), env_steps=int(env_steps_of(batch)))
+        except Exception as error:  # the others are told: they would wait
+            failure = error
+            own = replace(own, failure=f"{type(error).__name__}: {error}")
+        found: list[_Brought] = self._gather(own)
+        if failure is not None:
+            raise failure
+        self._check_same(found)
+        lists = [each.episodes for each in found if each.episodes is not None]
+        with_rows = [each for each in found if each.columns]
+        if with_rows and any(lists):
+            raise BatchError("update(): some processes bring a batch, and others episodes")
+        if lists and not with_rows:
+            return None, [episode for each in lists for episode in each]
+        return _joined_batch(self._learner, with_rows), None
+
+    def _check_same(self, found: Sequence["_Brought"]) -> None:
+        own = found[self.rank]
+        for rank, each in enumerate(found):
+            if each.failure:
+                raise CollectiveError(f"learner {rank} cannot use its rows: {each.failure}", rank=rank)
+            for name, value in own.settings.items():
+                if each.settings[name] != value:
                     raise ConfigError(
-                        f"update({name}={value!r}) on learner {self.rank}, and {name}={theirs[name]!r} on learner "
-                        f"{rank}: give the same in all processes",
+                        f"update({name}={value!r}) on learner {self.rank}, and {name}={each.settings[name]!r} on "
+                        f"learner {rank}: give the same in all processes",
                         field=name,
                     )
-            if state != found[0][3]:
+            if each.state != found[0].state:
                 raise CollectiveError(
                     f"learner {rank} is not equal to learner 0: what changes a learner, such as set_state(), "
                     "set_weights(), add_module() and restore_from_path(), has to be called in all processes",
                     rank=rank,
                 )
-        batches = [each for each, *_ in found if each is not None and each[0]]
-        lists = [each for _, each, *_ in found if each is not None]
-        if batches and any(lists):
-            raise BatchError("update(): some processes bring a batch, and others episodes")
-        if batches:
-            return _joined_batch(self._learner, batches), None
-        return (None, [episode for each in lists for episode in each]) if lists else (MultiAgentBatch({}), None)
 
     def has_updated(self) -> None:
         """An update is done, so its program is compiled: from now on `timeout_s` applies."""
@@ -151,15 +167,9 @@ class Peers:
         Raises:
             CollectiveError: the other one raised an error.
         """
-        with self._together():
+        try:
             yield self.rank == 0
             self._gather(None)
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """Around a call of all processes: if it raises here, the others do not wait."""
-        try:
-            yield
         except BaseException:
             self.leave()
             raise
@@ -252,15 +262,28 @@ class Peers:
         return {module_id: columns_to_numpy(learner, each) for module_id, each in columns.items()}
 
 
-def _joined_batch(learner: "Learner", batches: Sequence[tuple[Batch, int]]) -> MultiAgentBatch:
-    """Batches below each other.
+@dataclass(frozen=True)
+class _Brought:
+    """What a process brings to an update."""
+
+    columns: Batch | None
+    env_steps: int
+    episodes: Sequence[Any] | None
+    settings: Mapping[str, Any]
+    state: str
+    failure: str = ""
+
+
+def _joined_batch(learner: "Learner", found: Sequence[_Brought]) -> MultiAgentBatch:
+    """Rows below each other.
 
     Raises:
         BatchError: a module has other columns, or columns of other shapes, in another batch.
     """
     columns = {}
-    for module_id in dict.fromkeys(each for batch, _ in batches for each in batch):
-        parts = [batch[module_id] for batch, _ in batches if batch.get(module_id)]
+    batches = [each.columns or {} for each in found]
+    for module_id in dict.fromkeys(each for batch in batches for each in batch):
+        parts = [batch[module_id] for batch in batches if batch.get(module_id)]
         if not parts:
             continue
         for part in parts[1:]:
@@ -270,7 +293,7 @@ def _joined_batch(learner: "Learner", batches: Sequence[tuple[Batch, int]]) -> M
             columns[module_id] = join_sequences(module_id, parts)
         else:
             columns[module_id] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return MultiAgentBatch(columns, sum(steps for _, steps in batches))
+    return MultiAgentBatch(columns, sum(each.env_steps for each in found))
 
 
 def _check_alike(module_id: ModuleID, first: Mapping[str, Array], other: Mapping[str, Array]) -> None:

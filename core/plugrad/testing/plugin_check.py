@@ -39,6 +39,7 @@ from plugrad.hooks.registry import (
     load_backend,
     load_collective,
     load_command,
+    load_launcher,
     load_listener,
     use_plugin,
 )
@@ -82,8 +83,8 @@ def _check(asked: PluginRecord | None, found: dict[str, Any]) -> None:
         found.update(name=plugin.name, kind=plugin.tier)
     else:
         name, needs = asked.name, asked.requires
-        if asked.kind == "collective":
-            load_collective(name)
+        if asked.kind in ("collective", "launcher"):
+            (load_collective if asked.kind == "collective" else load_launcher)(name)
             return
         if asked.kind == "plugin" and isinstance(load_command(name), click.Command):
             if name in COMMANDS:

@@ -144,9 +144,7 @@ class UpdateRun:
         has_begun = False
         try:
             if learner.peers is not None:
-                batch, episodes = learner.peers.union(
-                    batch, episodes, timesteps=timesteps, minibatches=spec
-                )
+                batch, episodes = learner.peers.union(batch, episodes, timesteps=timesteps, minibatches=spec)
             if self._undo and episodes is not None:
                 snapshot.copy_variables(())  # connectors may move them
             given = self.columns(batch, episodes)
