@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learning import ppo_batch, ppo_config, weights
+from learning import ppo_batch, ppo_config, quick_mode, weights
 
 from plugrad import LearnerGroup, SingleAgentEpisode
 from plugrad.errors import PlugradError
@@ -26,7 +26,7 @@ STATES = ("pi_h", "vf_h")
 
 def config(backend: str, **settings: Any) -> Any:
     training = {"minibatch_size": 4, "num_epochs": 2, "shuffle_batch_per_epoch": True, **settings}
-    return ppo_config(backend, **training).framework(backend, compile="none").debugging(seed=3)
+    return ppo_config(backend, **training).framework(backend, compile=quick_mode(backend)).debugging(seed=3)
 
 
 def share(update: int, rank: int) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from plugrad.learner.modules.build import (
     with_spaces,
 )
 from plugrad.learner.modules.structured_observations import episodes_in_rows, rows_of
-from plugrad.learner.peers import Peers
+from plugrad.learner.peers import ACTIONS, Peers
 from plugrad.learner.state.buffers import (
     Buffers,
     fill_missing_buffers,
@@ -779,7 +779,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         rows = np.asarray(rows_of(module_id, module, obs))
         check_observations(module_id, module, rows)
         check_observation_values(module_id, module, rows)
-        rng = self.stream(module_id, "actions") if rng is None else rng
+        if rng is None:  # learners that are equal otherwise act differently
+            rng = self.stream(module_id, *ACTIONS, *([] if self.peers is None else self.peers.own_stream))
         return self._actor.compute_actions(rows, module_id, explore, rng, state, action_mask, values=values)
 
     def _choose_actions(self, *args: Any, **kwargs: Any) -> tuple[Array, Mapping[str, Array] | None]:

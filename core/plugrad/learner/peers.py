@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from plugrad.learner.learner import Learner
 
 log = logging.getLogger("plugrad")
+ACTIONS = ("actions",)
+"""What the random stream is called that samples actions."""
 _joined: Counter[str] = Counter()
 """How many learners of this process have joined others, by launcher: those of one number are together."""
 
@@ -56,6 +58,8 @@ class Peers:
         rank: rank of this process, from 0.
         size: number of processes.
         collective: name of the collective that sums gradients; None for a single process.
+        own_stream: what else the stream is called with which this learner samples actions; that of learner 0 is the one
+            of a learner that is alone.
 
     Raises:
         ConfigError: this process was not started by the launcher, `num_learners` is another number than that of the
@@ -79,6 +83,7 @@ class Peers:
                 field="undo",
             )
         self.rank, self.size = launcher.rank, launcher.size
+        self.own_stream = (f"learner {self.rank}",) if self.rank else ()
         self._learner = learner
         self._launcher = launcher
         self.collective: str | None = None
@@ -112,7 +117,7 @@ class Peers:
             CollectiveError: another process raised an error, ended, or its learner is no longer equal to this one.
             LearnerTimeoutError: another process did not come.
         """
-        own = _Brought(None, 0, episodes, settings, digest(self._learner))
+        own = _Brought(None, 0, episodes, settings, self._digest())
         failure: Exception | None = None
         try:
             if batch is not None and episodes is not None:
@@ -251,10 +256,21 @@ class Peers:
 
     def _begin_equal(self) -> None:
         """Take the state of learner 0 where a module draws weights of its own, or there is no seed."""
-        states = self._gather(digest(self._learner))
+        states = self._gather(self._digest())
         if len({*states}) > 1:
             state = self._gather(self._learner.get_state() if self.rank == 0 else None)[0]
             self._learner.set_state(state)
+
+    def _digest(self) -> str:
+        """Of all but the streams that sample actions: each process acts as often as it likes."""
+        learner, streams = self._learner, self._learner.streams
+        learner.streams = {
+            name: each for name, each in streams.items() if ACTIONS[0] not in name.split("/")[1:]
+        }
+        try:
+            return digest(learner)
+        finally:
+            learner.streams = streams
 
     def _columns(self, batch: Any) -> dict[ModuleID, dict[str, Array]]:
         learner = self._learner
