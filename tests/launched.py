@@ -29,7 +29,7 @@ def config(backend: str, **settings: Any) -> Any:
     return ppo_config(backend, **training).framework(backend, compile=quick_mode(backend)).debugging(seed=3)
 
 
-def share(update: int, rank: int) -> dict[str, Any]:
+def rows_of(update: int, rank: int) -> dict[str, Any]:
     """The rows of a process in an update; of a process more than three, as those of three before it."""
     number = NUMBERS[(rank + update) % len(NUMBERS)]
     return ppo_batch(number, seed=100 * update + rank) if number else {}
@@ -37,7 +37,7 @@ def share(update: int, rank: int) -> dict[str, Any]:
 
 def whole(update: int, size: int) -> dict[str, Any]:
     """What the processes bring to an update, below each other."""
-    parts = [each for rank in range(size) if (each := share(update, rank))]
+    parts = [each for rank in range(size) if (each := rows_of(update, rank))]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -83,7 +83,7 @@ def plain(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     """Update, save once, and go on from what was saved."""
     found = {}
     for update in range(UPDATES):
-        (results,) = group.update(share(update, rank))
+        (results,) = group.update(rows_of(update, rank))
         found[f"loss {update}"] = results[ALL_MODULES].get(
             "total_loss", results["default_policy"]["total_loss"]
         )
@@ -92,7 +92,7 @@ def plain(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
             group.save_to_path(folder / "run")
     group.restore_from_path(folder / "run")
     for update in range(2, UPDATES):
-        group.update(share(update, rank))
+        group.update(rows_of(update, rank))
     return found
 
 
@@ -115,32 +115,32 @@ def episodes(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
 def faults(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     """Refused rows, an error before the rows are exchanged, a learner that was changed alone, a process that ends."""
     found: dict[str, Any] = {}
-    group.update(share(0, rank))
+    group.update(rows_of(0, rank))
     group.save_to_path(folder / "run")
     before = trained(group)
 
-    refused = share(1, rank)
+    refused = rows_of(1, rank)
     if rank == 1:
         refused["actions"] = refused["actions"] + 1000
     found["refused"] = error_of(group, refused)
-    found["alone"] = error_of(group, ["no batch"] if rank == 1 else share(1, rank))
+    found["alone"] = error_of(group, ["no batch"] if rank == 1 else rows_of(1, rank))
     found["undone"] = trained(group).tobytes() == before.tobytes()
-    group.update(share(1, rank))
+    group.update(rows_of(1, rank))
     found["weights after errors"] = trained(group)
 
     if rank == 1:
         other = {name: each + 1 for name, each in group.get_weights()["default_policy"].items()}
         group.set_weights({"default_policy": other})
-    found["changed"] = error_of(group, share(1, rank))
+    found["changed"] = error_of(group, rows_of(1, rank))
     group.restore_from_path(folder / "run")
-    group.update(share(1, rank))
+    group.update(rows_of(1, rank))
     found["weights"] = trained(group)
 
     if rank == len(group) - 1:
         np.savez(folder / f"{rank}.npz", **found)
         os._exit(0)
-    found["ended"] = error_of(group, share(1, rank))
-    found["later"] = error_of(group, share(1, rank))
+    found["ended"] = error_of(group, rows_of(1, rank))
+    found["later"] = error_of(group, rows_of(1, rank))
     return found
 
 

@@ -9,7 +9,9 @@ import pytest
 import plugrad
 
 CORE = Path(plugrad.__file__).parent
-ENTRY_POINT_GROUPS = {"plugrad.algorithms", "plugrad.backends", "plugrad.plugins", "plugrad.collectives"}
+ENTRY_POINT_GROUPS = {
+    f"plugrad.{kind}" for kind in ("algorithms", "backends", "plugins", "collectives", "launchers")
+}
 IN_TEMPLATES = CORE / "cli/templates"
 
 

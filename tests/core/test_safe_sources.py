@@ -68,6 +68,7 @@ REASONS = {
         "plugrad/group/worker_group.py",
         "cloudpickle",
     ): "between processes of one group: the config for its actors",
+    ("plugrad/learner/peers.py", "pickle"): "between processes of one job: episodes and state",
     ("plugrad/group/messages.py", "pickle"): "between processes of one group: exceptions of the user's code",
     (
         "plugrad/group/messages.py",
