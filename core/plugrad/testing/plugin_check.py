@@ -83,8 +83,9 @@ def _check(asked: PluginRecord | None, found: dict[str, Any]) -> None:
         found.update(name=plugin.name, kind=plugin.tier)
     else:
         name, needs = asked.name, asked.requires
-        if asked.kind in ("collective", "launcher"):
-            (load_collective if asked.kind == "collective" else load_launcher)(name)
+        classes = {"collective": load_collective, "launcher": load_launcher}
+        if asked.kind in classes:
+            classes[asked.kind](name)
             return
         if asked.kind == "plugin" and isinstance(load_command(name), click.Command):
             if name in COMMANDS:
