@@ -16,10 +16,10 @@ import needs
 import numpy as np
 import pytest
 
-from plugrad import AlgorithmConfig
+from plugrad import AlgorithmConfig, hookimpl
 from plugrad.config import SECTIONS, field
 from plugrad.errors import ConfigError
-from plugrad.hooks.registry import get_algorithm
+from plugrad.hooks.registry import get_algorithm, load_listener
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,3 +432,27 @@ assert config.__getstate__()["learner_class"] is Mine
 def test_field_refuses_unknown_declarations():
     with pytest.raises(TypeError, match="no argument 'minium'"):
         field(1, minium=0)
+
+
+class Ears:
+    @hookimpl
+    def update_ended(self, results): ...
+
+
+EARS = Ears()
+
+
+def test_the_error_for_a_listener_object_says_what_the_config_takes_in_its_place():
+    with pytest.raises(
+        ConfigError, match=r"got the object <.*Ears.*Name the variable that holds it"
+    ) as caught:
+        DemoConfig().plugins(EARS)
+    name = re.search(r"\.plugins\('(.*?)'\)", str(caught.value))[1]
+    assert DemoConfig().plugins(name).plugin_names == (name,)
+    assert load_listener(name).implementation is EARS
+    with pytest.raises(
+        ConfigError, match=r"Name its class, .*: \.plugins\(Ears\); with arguments, make it in"
+    ):
+        DemoConfig().plugins(Ears())
+    with pytest.raises(ConfigError, match=r"Name its file: \.plugins\('.*test_config\.py'\)"):
+        DemoConfig().plugins(sys.modules[__name__])

@@ -2,6 +2,7 @@
 
 import inspect
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from plugrad import numpy_ops
 from plugrad.ops import Ops
 from plugrad.testing.backend_probe import leaves
+from plugrad.testing.backend_suite import ops as suite
 from plugrad.testing.op_cases import CASES, inputs
 
 OPS = {name: op for name, op in inspect.getmembers(Ops, inspect.isfunction) if not name.startswith("_")}
@@ -61,3 +63,14 @@ def test_an_op_that_ignores_an_argument_is_found(op, argument):
     assert not all(
         are_equal(results(case, Watched(op, argument)), results(case, numpy_ops)) for case in cases
     )
+
+
+def test_the_authors_test_over_many_ops_names_the_one_that_fails() -> None:
+    names = [name for name in dir(numpy_ops) if not name.startswith("_")]
+    wrong = SimpleNamespace(**{name: getattr(numpy_ops, name) for name in names})
+    wrong.erf = lambda x: 1.01 * numpy_ops.erf(x)
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(AssertionError, match="op 'erf, of extreme numbers' is not that of"),
+    ):
+        suite.test_extremes_are_those_of_numpy(wrong, lambda tensors: [np.asarray(each) for each in tensors])
