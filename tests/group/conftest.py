@@ -65,9 +65,9 @@ def cluster(rays_files: None) -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def groups(cluster: None) -> Iterator[Groups]:
-    """The groups of one file."""
+    """The groups of all files."""
     groups = Groups()
     yield groups
     groups.close()
