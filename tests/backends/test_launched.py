@@ -14,6 +14,7 @@ import pytest
 from learning import weights
 from pages import BLOCK, DOCS
 
+from plugrad import LearnerGroup
 from plugrad.errors import ConfigError
 
 TESTS = Path(launched.__file__).parent
@@ -76,11 +77,10 @@ def test_each_process_with_its_own_rows_is_one_learner_with_all(backend: str, tm
         assert [int(each[f"rows {n}"]) for n in range(launched.UPDATES)] == [
             sum(launched.NUMBERS)
         ] * launched.UPDATES
-    alone = launched.config(backend).build_learner()
-    alone.restore_from_path(tmp_path / "run")
+    alone = LearnerGroup.from_checkpoint(tmp_path / "run")  # which no launcher has started
     for update in range(2, launched.UPDATES):
         alone.update(launched.whole(update, 3))
-    np.testing.assert_allclose(weights(alone), weights(one), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(alone.foreach_learner(weights)[0], weights(one), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("what", ["sequences", "episodes"])

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from plugrad.checkpoint import Checkpoint
-from plugrad.config import Config
+from plugrad.config import RAY, Config
 from plugrad.config.named_code import names_in_list
 from plugrad.config.sampling_settings import CODE_OF_SAMPLING
 from plugrad.config.serialize import ALGORITHM_KEY
@@ -198,7 +198,7 @@ def config_of(
             class, are left out.
 
     Returns:
-        The config, without listeners.
+        The config, without listeners and launcher.
 
     Raises:
         AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
@@ -221,7 +221,8 @@ def config_of(
     if "rl_module_spec" not in given:
         refuse_own_modules(config)
     config = keep_byte_scales(keep_dense_encoders(config, checkpoint.state), checkpoint.metadata)
-    return config.plugins()  # a checkpoint never loads a listener
+    # A checkpoint never loads a listener, and its reader says who starts processes.
+    return config.plugins().learners(launcher=RAY)
 
 
 def _known(config_class: Any, data: Mapping[str, Any]) -> dict[str, Any]:
