@@ -106,6 +106,7 @@ def updated_by_finite_differences(actions: str, memory: str) -> dict[str, np.nda
     return learner.get_weights()[P]
 
 
+@pytest.mark.cross_product("memory")
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("actions", ACTIONS)
 def test_an_update_is_that_of_finite_differences(backend, actions, memory):
