@@ -292,7 +292,6 @@ NAMED = {"Discrete", "MultiDiscrete", "MultiBinary", "Text", "Dict", "Tuple", "O
 """Kinds of spaces. A Box is also what rows are."""
 MAY_NAME = {
     "spaces/kinds.py": "the table",
-    "policy/observations.py": "makes the Dict without the key of the masks",
     "cli/algorithms.py": "examples: which spaces an algorithm takes is tried out",
     "testing/tiny_learners.py": "the spaces of a task",
     "testing/tiny_task.py": "the spaces of a task",

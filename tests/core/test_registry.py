@@ -132,7 +132,7 @@ def test_a_strangers_plugins_are_listed_like_ours_and_none_is_loaded(site):
     ours = {(record["kind"], record["name"]) for record in records if record["distribution"] == "plugrad"}
     assert ours >= {("backend", "torch"), ("backend", "tf2"), ("algorithm", "ppo")}
     kinds = [record["kind"] for record in records]
-    assert kinds == sorted(kinds, key=["backend", "algorithm", "plugin", "collective"].index)
+    assert kinds == sorted(kinds, key=["backend", "algorithm", "plugin", "collective", "launcher"].index)
 
 
 def test_an_entry_point_may_name_the_extra_that_it_needs(site):

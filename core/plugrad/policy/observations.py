@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Dict, Space
+from gymnasium.spaces import Space
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape, nonfinite, nonfinite_part
 from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.spaces.kinds import is_box, is_structured, named_parts
+from plugrad.spaces.kinds import dict_of, is_box, is_structured, named_parts
 from plugrad.spaces.layout import flat_space, row_parts, stored_space, without_keys
 from plugrad.types import Array
 
@@ -147,7 +147,7 @@ def _flat_shape(space: Space[Any]) -> tuple[int, ...]:
 def without_action_mask(space: Space[Any]) -> Space[Any]:
     """The Dict of observations without the key `action_mask`. If one key is left, it is that key's space."""
     rest = {key: each for key, each in named_parts(space).items() if key != Columns.ACTION_MASK}
-    return next(iter(rest.values())) if len(rest) == 1 else Dict(rest)
+    return next(iter(rest.values())) if len(rest) == 1 else dict_of(rest)
 
 
 def split_action_mask(space: Space[Any], observation: Any) -> tuple[Any, Any]:

@@ -360,6 +360,11 @@ def named_parts(space: Any) -> Mapping[Any, Space[Any]]:
     return dict(structure.parts(space)) if structure is not None and structure.has_names else {}
 
 
+def dict_of(parts: Mapping[Any, Space[Any]]) -> Dict:
+    """The Dict that has these parts by key."""
+    return Dict(dict(parts))
+
+
 def array_of(space: Space[Any], value: Any) -> Any:
     """The array of one value of a space without parts; the value of a space of arrays as it is."""
     to_array = kind_of(space).to_array

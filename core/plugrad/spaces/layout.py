@@ -10,11 +10,20 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Space, flatten_space
+from gymnasium.spaces import Box, Space, flatten_space
 
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.spaces.images import is_image
-from plugrad.spaces.kinds import array_space, is_array, is_box, is_one_hot, is_structured, number_of_choices
+from plugrad.spaces.kinds import (
+    array_space,
+    dict_of,
+    is_array,
+    is_box,
+    is_one_hot,
+    is_structured,
+    named_parts,
+    number_of_choices,
+)
 from plugrad.spaces.structure import in_arrays, leaves, with_leaves
 from plugrad.types import Array
 
@@ -77,7 +86,7 @@ def row_parts(space: Space[Any]) -> list[RowPart]:
     return parts
 
 
-def without_keys(space: Space[Any] | None, keys: Collection[str]) -> Dict:
+def without_keys(space: Space[Any] | None, keys: Collection[str]) -> Space[Any]:
     """A Dict without some of its keys.
 
     Args:
@@ -90,21 +99,20 @@ def without_keys(space: Space[Any] | None, keys: Collection[str]) -> Dict:
     Raises:
         ConfigError: it is no Dict, has no such key, or no other.
     """
-    if not isinstance(space, Dict):
+    parts = named_parts(space)
+    if not parts:
         raise ConfigError(
             f"critic_only={list(keys)}: these are keys of a Dict observation, and here is {space}"
         )
-    if unknown := [key for key in keys if key not in space.spaces]:
+    if unknown := [key for key in keys if key not in parts]:
         raise ConfigError(
-            f"critic_only: there is no key {unknown[0]!r} in observations of {', '.join(space.spaces)}."
-            f"{did_you_mean(unknown[0], space.spaces)}"
+            f"critic_only: there is no key {unknown[0]!r} in observations of {', '.join(parts)}."
+            f"{did_you_mean(unknown[0], parts)}"
         )
-    rest = {key: each for key, each in space.spaces.items() if key not in keys}
+    rest = {key: each for key, each in parts.items() if key not in keys}
     if not rest:
-        raise ConfigError(
-            f"critic_only={list(keys)}: the policy would read nothing of {', '.join(space.spaces)}"
-        )
-    return Dict(rest)
+        raise ConfigError(f"critic_only={list(keys)}: the policy would read nothing of {', '.join(parts)}")
+    return dict_of(rest)
 
 
 def action_parts(space: Space[Any]) -> tuple[RowPart, ...]:
