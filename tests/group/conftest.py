@@ -65,9 +65,9 @@ def cluster(rays_files: None) -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def groups(cluster: None) -> Iterator[Groups]:
-    """The groups of all files."""
+    """The groups of one file."""
     groups = Groups()
     yield groups
     groups.close()

@@ -1,4 +1,4 @@
-"""The groups that tests share: starting learners takes longer than what is tested on them."""
+"""The groups that tests of one file share: starting learners takes longer than what is tested on them."""
 
 import os
 import time
@@ -92,8 +92,6 @@ class Groups:
         self._made: dict[tuple[str, int], tuple[LearnerGroup, Any]] = {}
 
     def get(self, backend: str, size: int) -> LearnerGroup:
-        if any(other != backend for other, _ in self._made):  # tests come backend by backend
-            self.close()
         if (backend, size) not in self._made:
             group = group_config(backend).learners(num_learners=size).build_learner_group()
             self._made[backend, size] = group, group.get_state()
@@ -103,6 +101,5 @@ class Groups:
         return group
 
     def close(self) -> None:
-        made, self._made = self._made, {}
-        for group, _ in made.values():
+        for group, _ in self._made.values():
             group.shutdown()
