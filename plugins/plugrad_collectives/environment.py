@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from time import monotonic, sleep
 from typing import Any
 from zlib import crc32
 
@@ -24,6 +25,7 @@ from plugrad.errors import CollectiveError, ConfigError, LearnerTimeoutError
 
 torch_distributed: Any = distributed  # its stores are not in its types
 LOOPBACK = "127.0.0.1"
+_LOOK_S = 0.02
 PORTS = range(20_000, 30_000)
 """Below the ports that Linux gives to outgoing connections."""
 
@@ -72,12 +74,13 @@ class Environment(Launcher):
     def get(self, keys: list[str], timeout_s: float) -> list[bytes | None]:
         """See `Launcher`."""
 
+        deadline = monotonic() + timeout_s
+
         def look() -> list[bytes | None]:
-            try:
-                self._store.wait(keys, timedelta(seconds=max(timeout_s, 1e-3)))
-            except torch_distributed.DistStoreError:  # not all are there in time
-                return [self._store.get(key) if self._store.check([key]) else None for key in keys]
-            return [self._store.get(key) for key in keys]
+            # Not `wait`: torch warns of each wait that ends without a value.
+            while not self._store.check(keys) and monotonic() < deadline:
+                sleep(_LOOK_S)
+            return [self._store.get(key) if self._store.check([key]) else None for key in keys]
 
         found: list[bytes | None] = self._ask(look)
         return found
