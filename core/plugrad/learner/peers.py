@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from platform import machine
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -236,7 +237,7 @@ class Peers:
         step = f"{self._name}/{self._epoch}"
         deadline = self._timeout_s
         key = token_hex(16) if self.rank == 0 else ""
-        met = launcher.exchange(f"{step}/hosts", f"{socket.gethostname()} {key}".encode(), deadline)
+        met = launcher.exchange(f"{step}/hosts", f"{_this_machine()} {key}".encode(), deadline)
         hosts, keys = zip(*(each.decode().split(" ") for each in met), strict=True)
         place = Place(self.size, len({*hosts}), machine(), config.num_gpus_per_learner)
         name = choose_collective(config.collective, place)
@@ -276,6 +277,12 @@ class Peers:
         learner = self._learner
         columns = own_columns(learner, learner._update_run.columns(batch, None))
         return {module_id: columns_to_numpy(learner, each) for module_id, each in columns.items()}
+
+
+def _this_machine() -> str:
+    """A name that no other machine has: many are called localhost, so it also says when this one was started."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else ''}"
 
 
 @dataclass(frozen=True)
@@ -319,7 +326,7 @@ def _check_alike(module_id: ModuleID, first: Mapping[str, Array], other: Mapping
             module_id=module_id,
         )
     for name, values in first.items():
-        if np.ndim(values) != np.ndim(other[name]):
+        if np.shape(values)[2:] != np.shape(other[name])[2:] or np.ndim(values) != np.ndim(other[name]):
             raise BatchError(
                 f"module {module_id!r}, column {name!r}: one process brings shape {list(np.shape(values))}, another "
                 f"{list(np.shape(other[name]))}",
