@@ -309,27 +309,31 @@ def _joined_batch(learner: "Learner", found: Sequence[_Brought]) -> MultiAgentBa
         parts = [batch[module_id] for batch in batches if batch.get(module_id)]
         if not parts:
             continue
-        for part in parts[1:]:
-            _check_alike(module_id, parts[0], part)
         module = learner.module.get(module_id)
-        if module is not None and any(are_sequences(part, module) for part in parts):
+        has_steps = module is not None and any(are_sequences(part, module) for part in parts)
+        for part in parts[1:]:
+            _check_alike(module_id, parts[0], part, leading=2 if has_steps else 1)
+        if has_steps:
             columns[module_id] = join_sequences(module_id, parts)
         else:
             columns[module_id] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return MultiAgentBatch(columns, sum(each.env_steps for each in found))
 
 
-def _check_alike(module_id: ModuleID, first: Mapping[str, Array], other: Mapping[str, Array]) -> None:
+def _check_alike(
+    module_id: ModuleID, first: Mapping[str, Array], other: Mapping[str, Array], *, leading: int
+) -> None:
     if first.keys() != other.keys():
         raise BatchError(
             f"module {module_id!r}: one process brings the columns {sorted(first)}, another {sorted(other)}",
             module_id=module_id,
         )
     for name, values in first.items():
-        if np.shape(values)[2:] != np.shape(other[name])[2:] or np.ndim(values) != np.ndim(other[name]):
+        here, there = np.shape(values), np.shape(other[name])
+        if len(here) != len(there) or here[leading:] != there[leading:]:
             raise BatchError(
-                f"module {module_id!r}, column {name!r}: one process brings shape {list(np.shape(values))}, another "
-                f"{list(np.shape(other[name]))}",
+                f"module {module_id!r}, column {name!r}: one process brings shape {list(here)}, another "
+                f"{list(there)}",
                 module_id=module_id,
                 column=name,
             )
