@@ -56,6 +56,7 @@ class WorkerProcess:
         self._timeout_s = timeout_s
         self._connection = Connection(ours.detach())
         self.location = socket.gethostname(), self._process.pid
+        self._sending = Lock()  # of its own: answers are taken while a message waits for the process to read it
         self._lock = Lock()
         self._last_number = 0
         self._unanswered: dict[int, Future[tuple[bool, bytes]]] = {}
@@ -84,19 +85,24 @@ class WorkerProcess:
         self, method: str | None, args: tuple[Any, ...], *, control: bool
     ) -> Future[tuple[bool, bytes]]:
         request: Future[tuple[bool, bytes]] = Future()
-        with self._lock:
-            if self._lost is not None:
-                request.set_exception(self._lost)
-                return request
-            self._last_number += 1
-            self._unanswered[self._last_number] = request
+        with self._sending:
+            with self._lock:
+                if self._lost is not None:
+                    request.set_exception(self._lost)
+                    return request
+                self._last_number += 1
+                self._unanswered[self._last_number] = request
             try:
                 call = Call(self._last_number, method, args, control)
                 self._connection.send_bytes(pickle.dumps(call, protocol=pickle.HIGHEST_PROTOCOL))
             except BlockingIOError:
-                self._lose(_LostError(False, f"takes no messages for {self._timeout_s:g} s"))
+                lost = _LostError(False, f"takes no messages for {self._timeout_s:g} s")
             except OSError:
-                self._lose(self._died())
+                lost = self._died()
+            else:
+                return request
+            with self._lock:
+                self._lose(lost)
         return request
 
     def _read(self) -> None:
@@ -113,8 +119,10 @@ class WorkerProcess:
                 if request is not None:
                     request.set_result((good, answer))
         except (EOFError, OSError):
+            lost = self._died()
             with self._lock:
-                self._lose(self._died())
+                self._lose(lost)
+            with self._sending:  # else another file may get the number that a message is written to
                 self._connection.close()
 
     def _died(self) -> _LostError:
