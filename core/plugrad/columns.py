@@ -56,7 +56,7 @@ class Columns:
     SEQ_LENS = "seq_lens"
     """The number of real steps of each sequence, int [B]; the others are padding."""
     LOSS_MASK = "loss_mask"
-    """Whether a row [B] or step [B, T] counts in the loss."""
+    """Whether a row [B] or step [B, T] counts in the loss, or how much: see `plugrad.losses.agg_mask`."""
 
     EPS_ID = "eps_id"
     """The episode's id (RLlib's)."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from plugrad import LearnerProtocol
 from plugrad.columns import Columns
 from plugrad.distributions import mask_logits
-from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.losses import check_one_per_row, mean_over_rows, td_targets
 from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
@@ -50,7 +50,36 @@ def dqn_loss(
     ops = learner.ops
     q_values, targets = _q_values_and_targets(learner, module_id, config, batch, fwd_out)
     errors = q_values - targets
-    losses = ops.huber(errors, config.huber_delta)
+    return mean_q_loss(learner, module_id, batch, ops.huber(errors, config.huber_delta), q_values, errors)
+
+
+def mean_q_loss(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    batch: Mapping[str, Tensor],
+    losses: Tensor,
+    q_values: Tensor,
+    errors: Tensor,
+) -> Tensor:
+    """The mean of the losses of rows, weighted by `weights`.
+
+    Reports `td_error_mean_abs`, and `qf_mean`, `qf_min`, `qf_max` of the actions that were taken.
+
+    Args:
+        learner: gives ops and takes metrics.
+        module_id: whose loss.
+        batch: `weights` [B] if some rows count more.
+        losses: [B].
+        q_values: values of the actions that were taken [B].
+        errors: TD errors [B].
+
+    Returns:
+        The scalar loss.
+
+    Raises:
+        BatchError: `weights` does not have one number per row.
+    """
+    ops = learner.ops
     if Columns.WEIGHTS in batch:
         check_one_per_row(ops, module_id, batch, Columns.WEIGHTS, like=errors)
         losses = losses * ops.cast(batch[Columns.WEIGHTS], "float32")
@@ -117,11 +146,9 @@ def _q_values_and_targets(
     if Columns.NEXT_ACTION_MASK in batch:
         chooses = mask_logits(ops, chooses, batch[Columns.NEXT_ACTION_MASK])
     next_q_values = _values_of_actions(ops, target_values, ops.argmax(chooses, axis=-1))
-    goes_on = 1.0 - ops.cast(batch[Columns.TERMINATEDS], "float32")
-    discount = (
-        ops.power(config.gamma, ops.cast(batch[Columns.N_STEP], "float32")) if has_n_step else config.gamma
-    )
-    targets = ops.cast(batch[Columns.REWARDS], "float32") + discount * goes_on * next_q_values
+    rewards, terminateds = batch[Columns.REWARDS], batch[Columns.TERMINATEDS]
+    n_step = batch.get(Columns.N_STEP)
+    targets = td_targets(ops, rewards, terminateds, next_q_values, config.gamma, n_step)
     return q_values, ops.stop_gradient(targets)
 
 

@@ -5,11 +5,9 @@ arXiv:1912.00167, section 3.1.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from plugrad import Columns, LearnerProtocol
-from plugrad.losses import check_one_per_row, mean_over_rows
-from plugrad.ops import Ops
+from plugrad.losses import check_one_per_row, clipped_surrogate, mean_over_rows, value_loss
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_impala.vtrace import vtrace_of_sequences
@@ -54,10 +52,11 @@ def appo_loss(
     rhos = ops.exp(target_logp - mu_logp)
     vs, advantages = vtrace_of_sequences(learner, module_id, config, batch, values, rhos)
     to_mu = ops.minimum(ops.exp(mu_logp - target_logp), config.target_worker_clipping)
-    surrogate = _clipped_surrogate(ops, to_mu * ops.exp(logp - mu_logp), advantages, config.clip_param)
+    # About pi / target; the bound is for actions that mu takes and the target network hardly ever would.
+    ratio = to_mu * ops.exp(logp - mu_logp)
     rows = {
-        "policy_loss": -surrogate,
-        "vf_loss": 0.5 * ops.square(values - vs),
+        "policy_loss": -clipped_surrogate(ops, ratio, advantages, config.clip_param),
+        "vf_loss": value_loss(ops, values, vs),
         "entropy": policy.entropy(),
         "mean_rho": rhos,
     }
@@ -68,12 +67,3 @@ def appo_loss(
     value_error = config.vf_loss_coeff * means["vf_loss"]
     loss = means["policy_loss"] + value_error - config.entropy_coeff * means["entropy"]
     return loss + config.kl_coeff * means[KL_KEY] if config.use_kl_loss else loss
-
-
-def _clipped_surrogate(ops: Ops, ratio: Tensor, advantages: Tensor, clip_param: Any) -> Tensor:
-    """`min(r A, clip(r, 1 - eps, 1 + eps) A)`, with `r = min(mu / target, bound) pi / mu`, which is about pi / target.
-
-    The bound limits the ratio for actions that mu takes and the target network hardly ever would.
-    """
-    clipped = ops.clip(ratio, 1.0 - clip_param, 1.0 + clip_param)
-    return ops.minimum(ratio * advantages, clipped * advantages)

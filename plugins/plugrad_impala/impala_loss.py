@@ -7,7 +7,7 @@ Architectures", arXiv:1802.01561, section 4.2.
 from collections.abc import Mapping
 
 from plugrad import Columns, LearnerProtocol
-from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.losses import check_one_per_row, mean_over_rows, value_loss, vtrace_policy_gradient
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_impala.vtrace import vtrace_of_sequences
@@ -44,8 +44,8 @@ def impala_loss(
     rhos = ops.exp(ops.stop_gradient(logp) - ops.cast(batch[Columns.ACTION_LOGP], "float32"))
     vs, advantages = vtrace_of_sequences(learner, module_id, config, batch, values, rhos)
     means = {
-        "policy_loss": mean_over_rows(ops, -logp * advantages, batch),
-        "vf_loss": mean_over_rows(ops, 0.5 * ops.square(values - vs), batch),
+        "policy_loss": mean_over_rows(ops, vtrace_policy_gradient(ops, logp, advantages), batch),
+        "vf_loss": mean_over_rows(ops, value_loss(ops, values, vs), batch),
         "entropy": mean_over_rows(ops, policy.entropy(), batch),
         "mean_rho": mean_over_rows(ops, rhos, batch),
     }

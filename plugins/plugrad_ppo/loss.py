@@ -7,11 +7,10 @@ References:
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from plugrad import LearnerProtocol
 from plugrad.columns import Columns
-from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.losses import capped_value_loss, check_one_per_row, clipped_surrogate, mean_over_rows
 from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
@@ -89,11 +88,11 @@ def ppo_loss(
     logp = policy.logp(batch[Columns.ACTIONS])
     old_logp, advantages, value_targets = _float_columns(ops, module_id, batch, fwd_out, logp)
     ratio = ops.exp(logp - old_logp)
-    value_error = ops.square(fwd_out[Columns.VF_PREDS] - value_targets)
+    values = fwd_out[Columns.VF_PREDS]
     rows = {
-        "policy_loss": -_clipped_surrogate(ops, ratio, advantages, config.clip_param),
-        "vf_loss": ops.minimum(value_error, config.vf_clip_param),
-        "vf_loss_unclipped": value_error,
+        "policy_loss": -clipped_surrogate(ops, ratio, advantages, config.clip_param),
+        "vf_loss": capped_value_loss(ops, values, value_targets, config.vf_clip_param),
+        "vf_loss_unclipped": ops.square(values - value_targets),
         "entropy": policy.entropy(),
     }
     loss = (
@@ -106,12 +105,6 @@ def ppo_loss(
     for name, values in rows.items():
         learner.register_metric(module_id, name, mean_over_rows(ops, ops.stop_gradient(values), batch))
     return mean_over_rows(ops, loss, batch)
-
-
-def _clipped_surrogate(ops: Ops, ratio: Tensor, advantages: Tensor, clip_param: Any) -> Tensor:
-    """Equation 7 without the expectation: `min(r A, clip(r, 1 - eps, 1 + eps) A)`."""
-    clipped = ops.clip(ratio, 1.0 - clip_param, 1.0 + clip_param)
-    return ops.minimum(ratio * advantages, clipped * advantages)
 
 
 def _float_columns(

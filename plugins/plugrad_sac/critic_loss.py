@@ -11,7 +11,7 @@ References:
 from collections.abc import Mapping
 
 from plugrad import Columns, LearnerProtocol
-from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.losses import check_one_per_row, critic_loss, mean_over_rows, td_targets
 from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
@@ -45,9 +45,8 @@ def twin_td_errors(
     """
     n_step = (Columns.N_STEP,) if Columns.N_STEP in batch else ()
     check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, *n_step, like=next_values)
-    goes_on = 1.0 - ops.cast(batch[Columns.TERMINATEDS], "float32")
-    discount = ops.power(config.gamma, ops.cast(batch[Columns.N_STEP], "float32")) if n_step else config.gamma
-    targets = ops.cast(batch[Columns.REWARDS], "float32") + discount * goes_on * next_values
+    rewards, terminateds = batch[Columns.REWARDS], batch[Columns.TERMINATEDS]
+    targets = td_targets(ops, rewards, terminateds, next_values, config.gamma, batch.get(Columns.N_STEP))
     return q_values - ops.stop_gradient(targets)
 
 
@@ -76,7 +75,7 @@ def twin_critic_loss(
         BatchError: `weights` does not have one number per row.
     """
     ops = learner.ops
-    losses = ops.sum(ops.square(errors), axis=0)
+    losses = critic_loss(ops, errors)
     if Columns.WEIGHTS in batch:
         check_one_per_row(ops, module_id, batch, Columns.WEIGHTS, like=losses)
         losses = losses * ops.cast(batch[Columns.WEIGHTS], "float32")

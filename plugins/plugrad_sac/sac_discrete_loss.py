@@ -9,7 +9,7 @@ from math import log
 from typing import Any
 
 from plugrad import Columns, LearnerProtocol
-from plugrad.losses import mean_over_rows
+from plugrad.losses import mean_over_rows, sac_discrete_policy_loss, sac_discrete_value
 from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
@@ -56,17 +56,16 @@ def loss(
 
     alpha = ops.stop_gradient(ops.exp(fwd_out[LOG_ALPHA]))
     logp = _log_probabilities(ops, fwd_out)
-    smaller = ops.min(ops.stop_gradient(q_values), axis=0)
-    policy_loss = mean_over_rows(ops, _expected(ops, logp, alpha * logp - smaller), batch)
+    of_policy = sac_discrete_policy_loss(ops, logp, ops.stop_gradient(q_values), alpha)
+    policy_loss = mean_over_rows(ops, of_policy, batch)
     learner.register_metric(module_id, "policy_loss", policy_loss)
 
     auto = TARGET_ENTROPY * _largest_entropy(ops, logp, batch)
+    entropies = ops.sum(ops.exp(logp) * -logp, axis=-1)
     return (
         critic_loss
         + policy_loss
-        + temperature_loss(
-            learner, module_id, config, batch, fwd_out[LOG_ALPHA], _expected(ops, logp, -logp), auto=auto
-        )
+        + temperature_loss(learner, module_id, config, batch, fwd_out[LOG_ALPHA], entropies, auto=auto)
     )
 
 
@@ -100,8 +99,7 @@ def soft_td_errors(
         later[Columns.ACTION_MASK] = batch[Columns.NEXT_ACTION_MASK]
     outputs = learner.targets[module_id].forward(later)  # the policy in it is the present one: it has no copy
     logp = _log_probabilities(ops, outputs)
-    alpha = ops.exp(fwd_out[LOG_ALPHA])
-    values = _expected(ops, logp, ops.min(outputs[QF_PREDS], axis=0) - alpha * logp)
+    values = sac_discrete_value(ops, logp, outputs[QF_PREDS], ops.exp(fwd_out[LOG_ALPHA]))
     q_values = _values_of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
     return twin_td_errors(ops, module_id, config, batch, q_values, values)
 
@@ -117,11 +115,6 @@ def _largest_entropy(ops: Ops, logp: Tensor, batch: Mapping[str, Tensor]) -> Any
         return log(ops.shape(logp)[-1])
     allowed = ops.sum(ops.cast(batch[Columns.ACTION_MASK], "float32"), axis=-1)
     return mean_over_rows(ops, ops.log(ops.maximum(allowed, 1.0)), batch)
-
-
-def _expected(ops: Ops, logp: Tensor, values: Tensor) -> Tensor:
-    """The expectation [B] over the policy's actions of values [B, actions]."""
-    return ops.sum(ops.exp(logp) * values, axis=-1)
 
 
 def _values_of_actions(ops: Ops, values: Tensor, actions: Tensor) -> Tensor:

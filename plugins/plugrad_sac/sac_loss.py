@@ -11,7 +11,7 @@ from math import prod
 
 from plugrad import Columns, LearnerProtocol
 from plugrad.distributions import Distribution
-from plugrad.losses import mean_over_rows
+from plugrad.losses import mean_over_rows, sac_policy_loss, sac_value
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_sac.critic_loss import twin_critic_loss, twin_td_errors
@@ -78,8 +78,8 @@ def policy_and_temperature_loss(
     policy = _policy(learner, module_id, fwd_out[Columns.ACTION_DIST_INPUTS])
     actions, logp = policy.rsample_with_logp(batch[NOISE])
     chosen = {Columns.OBS: batch[Columns.OBS], POLICY_ACTIONS: actions}
-    q_values = ops.min(module.forward_train(chosen)[QF_PREDS], axis=0)
-    policy_loss = mean_over_rows(ops, alpha * logp - q_values, batch)
+    q_values = module.forward_train(chosen)[QF_PREDS]
+    policy_loss = mean_over_rows(ops, sac_policy_loss(ops, logp, q_values, alpha), batch)
     learner.register_metric(module_id, "policy_loss", policy_loss)
     auto = -float(prod(policy.action_shape))
     return policy_loss + temperature_loss(
@@ -117,8 +117,8 @@ def soft_td_errors(
     policy = _policy(learner, module_id, ops.stop_gradient(outputs[Columns.ACTION_DIST_INPUTS]))
     actions, logp = policy.rsample_with_logp(batch[NEXT_NOISE])
     chosen = {Columns.OBS: new_obs, POLICY_ACTIONS: actions}
-    q_values = ops.min(learner.targets[module_id].forward(chosen)[QF_PREDS], axis=0)
-    values = q_values - ops.exp(fwd_out[LOG_ALPHA]) * logp
+    q_values = learner.targets[module_id].forward(chosen)[QF_PREDS]
+    values = sac_value(ops, logp, q_values, ops.exp(fwd_out[LOG_ALPHA]))
     return twin_td_errors(ops, module_id, config, batch, fwd_out[QF_PREDS], values)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad import LearnerProtocol
-from plugrad.losses import mean_over_rows
+from plugrad.losses import mean_over_rows, sac_temperature_loss
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 
@@ -19,13 +19,9 @@ def temperature_loss(
     *,
     auto: Any,
 ) -> Tensor:
-    """`log(alpha) * (H(pi(.|s)) - target entropy)`, for equation 18 of Haarnoja et al. 2018, arXiv:1812.05905.
+    """The mean of `plugrad.losses.sac_temperature_loss`; without a gradient for the policy.
 
-    The equation has alpha in place of its logarithm. The authors' code, RLlib and stable-baselines3 take the logarithm:
-    its gradient does not shrink with the temperature.
-
-    The temperature falls while the policy's entropy is above its target, and rises while it is below. No gradient
-    flows into the policy. Reports `alpha_value`, `log_alpha_value`, `alpha_loss`, `target_entropy` and `entropy`.
+    Reports `alpha_value`, `log_alpha_value`, `alpha_loss`, `target_entropy` and `entropy`.
 
     Args:
         learner: gives ops and takes metrics.
@@ -47,7 +43,7 @@ def temperature_loss(
     loss = ops.zeros_like(entropy)
     if config.target_entropy is not None:
         target = auto if config.target_entropy == "auto" else float(config.target_entropy)
-        loss = log_alpha * (entropy - target)
+        loss = sac_temperature_loss(ops, log_alpha, entropy, target)
         metrics |= {"alpha_loss": loss, "target_entropy": ops.zeros_like(entropy) + target}
     learner.register_metrics(module_id, metrics)
     return loss

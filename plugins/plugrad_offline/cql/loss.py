@@ -11,7 +11,7 @@ from typing import cast
 
 from plugrad import Columns, LearnerProtocol
 from plugrad.distributions import SquashedGaussian
-from plugrad.losses import mean_over_rows
+from plugrad.losses import cql_penalty, mean_over_rows
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_offline.cql.network import LOG_ALPHA_PRIME, SAMPLED_ACTIONS
@@ -79,8 +79,7 @@ def conservative_loss(
 ) -> Tensor:
     """`log sum_a exp Q_i(s, a) - Q_i(s, a_data)` of both critics, added up, times `min_q_weight`: equation 4.
 
-    The sum over actions is estimated by importance sampling (appendix F): each sampled action adds `exp Q / mu`, where
-    `mu` is its density. The constant `log(3 n)` of the mean is left out. With `lagrangian`, a multiplier grows while
+    `plugrad.losses.cql_penalty` estimates the sum over actions. With `lagrangian`, a multiplier grows while
     a critic's term, `min_q_weight` included, is above `lagrangian_thresh`, and shrinks while it is below (appendix F;
     the weight is inside as in the authors' code and RLlib's).
 
@@ -99,9 +98,8 @@ def conservative_loss(
     policy = _policy(learner, module_id, ops.stop_gradient(fwd_out[Columns.ACTION_DIST_INPUTS]))
     actions, log_density = _sampled_actions(learner, config, batch, policy, next_policy)
     sampled = {Columns.OBS: batch[Columns.OBS], SAMPLED_ACTIONS: actions}
-    values = learner.module[module_id].forward_train(sampled)[QF_PREDS] - log_density
-    soft_maximum = config.temperature * ops.logsumexp(values / config.temperature, axis=-1)
-    gaps = soft_maximum - fwd_out[QF_PREDS]
+    values = learner.module[module_id].forward_train(sampled)[QF_PREDS]
+    gaps = cql_penalty(ops, values, log_density, fwd_out[QF_PREDS], config.temperature)
     gap = mean_over_rows(ops, ops.sum(gaps, axis=0), batch)
     learner.register_metric(module_id, "cql_gap", 0.5 * gap)
     if not config.lagrangian:

@@ -7,11 +7,9 @@ References:
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from plugrad import Columns, LearnerProtocol
-from plugrad.losses import mean_over_rows
-from plugrad.ops import Ops
+from plugrad.losses import advantage_weight, expectile_loss, mean_over_rows
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_offline.iql.network import NEXT_VF_PREDS
@@ -53,7 +51,7 @@ def iql_loss(
     errors = twin_td_errors(ops, module_id, config, batch, q_values, fwd_out[NEXT_VF_PREDS])
     qf_loss = twin_critic_loss(learner, module_id, batch, q_values, errors)
 
-    weights = advantage_weights(ops, advantages, config)
+    weights = advantage_weight(ops, advantages, config.beta, config.max_weight)
     dist_class = learner.module[module_id].get_train_action_dist_cls()
     logp = dist_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS]).logp(batch[Columns.ACTIONS])
     policy_loss = -mean_over_rows(ops, weights * logp, batch)
@@ -67,32 +65,3 @@ def iql_loss(
     }
     learner.register_metrics(module_id, metrics)
     return vf_loss + qf_loss + policy_loss
-
-
-def expectile_loss(ops: Ops, errors: Tensor, expectile: float) -> Tensor:
-    """`|expectile - 1(u < 0)| u^2` of each error u: the loss L_2 of arXiv:2110.06169, section 4.1.
-
-    Args:
-        ops: tensor functions.
-        errors: `Q(s, a) - V(s)` [B].
-        expectile: from 0 to 1; 0.5 weighs both signs alike.
-
-    Returns:
-        The losses [B].
-    """
-    weights = ops.where(errors < 0.0, ops.zeros_like(errors) + (1.0 - expectile), expectile)
-    return weights * ops.square(errors)
-
-
-def advantage_weights(ops: Ops, advantages: Tensor, config: Any) -> Tensor:
-    """`exp(beta A)` of equation 7, at most `max_weight`, without a gradient.
-
-    Args:
-        ops: tensor functions.
-        advantages: `Q(s, a) - V(s)` [B].
-        config: beta, max_weight.
-
-    Returns:
-        The weights [B].
-    """
-    return ops.stop_gradient(ops.minimum(ops.exp(config.beta * advantages), config.max_weight))

@@ -9,8 +9,7 @@ References:
 from collections.abc import Mapping
 
 from plugrad import Columns, LearnerProtocol
-from plugrad.losses import check_one_per_row, mean_over_rows
-from plugrad.ops import Ops
+from plugrad.losses import check_one_per_row, marwil_weight, mean_over_rows
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 
@@ -55,7 +54,8 @@ def marwil_loss(
     check_one_per_row(ops, module_id, fwd_out, Columns.VF_PREDS, like=logp)
     advantages = ops.cast(batch[returns], "float32") - fwd_out[Columns.VF_PREDS]
     squared = mean_over_rows(ops, ops.square(advantages), batch)
-    policy_loss = -mean_over_rows(ops, _marwil_weights(ops, advantages, config) * logp, batch)
+    weights = marwil_weight(ops, advantages, config.beta, ops.sqrt(getattr(config, NORM)))
+    policy_loss = -mean_over_rows(ops, weights * logp, batch)
     vf_loss = 0.5 * squared
     metrics = {"policy_loss": policy_loss, "vf_loss": vf_loss, SQUARED_ADVANTAGE: squared}
     learner.register_metrics(module_id, metrics)
@@ -67,9 +67,3 @@ def _returns_column(batch: Mapping[str, Tensor]) -> str:
     if Columns.VALUE_TARGETS in batch and Columns.RETURNS_TO_GO not in batch:
         return Columns.VALUE_TARGETS
     return Columns.RETURNS_TO_GO
-
-
-def _marwil_weights(ops: Ops, advantages: Tensor, config: ConfigView) -> Tensor:
-    """`exp(beta A / c)` without a gradient; `c^2` is a moving average of `A^2` (Wang et al. 2018, section 4)."""
-    c = ops.sqrt(getattr(config, NORM))
-    return ops.stop_gradient(ops.exp(config.beta * advantages / (c + 1e-8)))

@@ -1,0 +1,66 @@
+"""Pure losses over ops: arrays in, a value per row out, under the names of their papers.
+
+They know no learner, no config and no batch, and a loss is written once for every backend. An algorithm's loss computes
+their inputs, calls them, and averages with `mean_over_rows`:
+
+    surrogate = losses.clipped_surrogate(ops, ratio, advantages, clip_param=0.2)
+    error = losses.value_loss(ops, fwd_out["vf_preds"], batch["value_targets"])
+    return losses.mean_over_rows(ops, 0.5 * error - surrogate, batch)
+
+Inputs are float32 tensors of one shape, [B] or [B, T] unless said otherwise; what has another shape would broadcast
+without an error, so check columns with `check_one_per_row`. Gradients flow through every input that a docstring does
+not call a constant. Coefficients are numbers or scalar tensors.
+"""
+
+from plugrad.losses.policies import (
+    advantage_weight,
+    clipped_surrogate,
+    grpo_surrogate,
+    kl_penalty,
+    marwil_weight,
+    sac_discrete_policy_loss,
+    sac_policy_loss,
+    sac_temperature_loss,
+    vtrace_policy_gradient,
+)
+from plugrad.losses.rows import Aggregation, agg_mask, check_one_per_row, mean_over_rows
+from plugrad.losses.values import (
+    capped_value_loss,
+    clipped_value_loss,
+    cql_penalty,
+    critic_loss,
+    expectile_loss,
+    quantile_huber_loss,
+    sac_discrete_value,
+    sac_value,
+    td_targets,
+    value_loss,
+)
+from plugrad.losses.vtrace_targets import vtrace
+
+__all__ = [
+    "Aggregation",
+    "advantage_weight",
+    "agg_mask",
+    "capped_value_loss",
+    "check_one_per_row",
+    "clipped_surrogate",
+    "clipped_value_loss",
+    "cql_penalty",
+    "critic_loss",
+    "expectile_loss",
+    "grpo_surrogate",
+    "kl_penalty",
+    "marwil_weight",
+    "mean_over_rows",
+    "quantile_huber_loss",
+    "sac_discrete_policy_loss",
+    "sac_discrete_value",
+    "sac_policy_loss",
+    "sac_temperature_loss",
+    "sac_value",
+    "td_targets",
+    "value_loss",
+    "vtrace",
+    "vtrace_policy_gradient",
+]
