@@ -56,7 +56,8 @@ class WorkerProcess:
         self._timeout_s = timeout_s
         self._connection = Connection(ours.detach())
         self.location = socket.gethostname(), self._process.pid
-        self._sending = Lock()  # of its own: answers are taken while a message waits for the process to read it
+        # Of its own: answers are taken while a message waits for the process to read it.
+        self._sending = Lock()
         self._lock = Lock()
         self._last_number = 0
         self._unanswered: dict[int, Future[tuple[bool, bytes]]] = {}
