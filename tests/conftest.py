@@ -40,6 +40,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Nor what a file leaves behind, such as imported frameworks and their caches."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """What one test compiles, another loads, also of another process; nothing comes from an earlier run."""
     if hasattr(config, "workerinput"):  # the folder is its parent's
