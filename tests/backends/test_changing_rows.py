@@ -94,7 +94,7 @@ def test_jax_keeps_the_programs_of_the_last_sizes_alone():
     learner = built("jax", "complete_update", minibatch_size=None, num_epochs=1)
     for n in range(2, 2 + MOST_WIDTHS + 2):
         learner.update(ppo_batch(n))
-    (prepared,) = learner._update_run._programs._made.values()
+    (prepared,) = learner._update_run.programs._made.values()
     assert [*prepared.program._of_widths] == [(n,) for n in range(4, 4 + MOST_WIDTHS)]
 
 

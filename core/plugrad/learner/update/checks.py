@@ -6,13 +6,16 @@ checked in the program, with one flag per step (`plugrad.learner.update.step`).
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import isfinite
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plugrad.batch import Batch, refuse
 from plugrad.columns import Columns
-from plugrad.errors import MissingColumnError, NonFiniteBatchError, NonFiniteError
+from plugrad.errors import BatchError, MissingColumnError, NonFiniteBatchError, NonFiniteError
+from plugrad.learner.update.default_hooks import TIMESTEP
 from plugrad.metrics import SEPARATOR
 from plugrad.rng_streams import owner_of
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
@@ -302,3 +305,53 @@ def step_error(
 
 def _was_undone(learner: "Learner") -> str:
     return "; the update was undone" if learner.config.undo else ""
+
+
+def nothing_to_train_error(learner: "Learner", rows: Mapping[ModuleID, int]) -> BatchError:
+    """Why no module of a batch is trained: no rows are left, or no module with rows should be trained.
+
+    Args:
+        learner: in an update.
+        rows: how many rows of each module count.
+
+    Returns:
+        The error, to be raised.
+    """
+    if not any(rows.values()):
+        module_id = next(iter(rows))
+        return BatchError(
+            f"nothing to train: loss_mask hides every row of {', '.join(rows)}",
+            module_id=module_id,
+            column=Columns.LOSS_MASK,
+            expected="at least 1 row that loss_mask shows",
+            found=dict(rows),
+        )
+    trained = learner.config.policies_to_train
+    why = "should_module_be_updated says no" if trained is None else f"policies_to_train={trained!r}"
+    return BatchError(f"nothing to train: rows of {', '.join(rows)}; {why}", found=dict(rows))
+
+
+def check_timesteps(timesteps: Any) -> None:
+    """Check that it maps names to finite numbers, and has the entry that schedules read.
+
+    Raises:
+        BatchError: it is anything else.
+    """
+    good = timesteps is None or isinstance(timesteps, Mapping)
+    if not good or not all(isinstance(each, Real) and isfinite(each) for each in (timesteps or {}).values()):
+        raise BatchError(
+            f"timesteps: expected numbers by name, such as {{{TIMESTEP!r}: 4096}}, found {timesteps!r}",
+            module_id=None,
+            column=None,
+            expected="numbers by name",
+            found=timesteps,
+        )
+    if timesteps and TIMESTEP not in timesteps:
+        raise BatchError(
+            f"timesteps: the schedules read {TIMESTEP!r}, found only {', '.join(map(repr, timesteps))}; "
+            "give it too, or leave timesteps out to keep the schedules where they are",
+            module_id=None,
+            column=None,
+            expected=TIMESTEP,
+            found=list(timesteps),
+        )

@@ -236,7 +236,10 @@ def only_modules(columns: Mapping[ModuleID, Any]) -> dict[ModuleID, Any]:
 
 
 def with_part_weights(
-    columns: Batch, order: Mapping[ModuleID, Array], accumulate: int
+    columns: Batch,
+    order: Mapping[ModuleID, Array],
+    accumulate: int,
+    of_call: Mapping[ModuleID, float] | None = None,
 ) -> tuple[Batch, dict[ModuleID, Array]]:
     """Add the weights of the parts to columns and minibatches, where parts count differently.
 
@@ -244,13 +247,15 @@ def with_part_weights(
         columns: of all modules; `loss_mask` as numpy arrays.
         order: rows of the minibatches, `{module_id: [num steps, of all parts]}`, interleaved.
         accumulate: parts of each minibatch.
+        of_call: for each module and `ALL_MODULES` a weight of all parts, by which theirs are multiplied.
 
     Returns:
-        Both; unchanged if all parts have the same number of rows that count.
+        Both; without `of_call` unchanged if all parts have the same number of rows that count.
     """
     rows_of = only_modules(order)
     have_equal_sizes = all(rows.shape[1] % accumulate == 0 for rows in rows_of.values())
-    if accumulate == 1 or (have_equal_sizes and not have_loss_masks(only_modules(columns))):
+    are_alike = accumulate == 1 or (have_equal_sizes and not have_loss_masks(only_modules(columns)))
+    if are_alike and of_call is None:
         return columns, dict(order)
     shown = {
         module_id: _count_shown_of_parts(count_steps_per_row(columns[module_id])[rows], accumulate)
@@ -258,6 +263,8 @@ def with_part_weights(
     }
     shown[ALL_MODULES] = np.sum(list(shown.values()), 0)
     weights = {module_id: _relative(each).ravel() for module_id, each in shown.items()}
+    if of_call is not None:
+        weights = {each: (weight * of_call[each]).astype(np.float32) for each, weight in weights.items()}
     numbers = np.arange(len(shown[ALL_MODULES]) * accumulate, dtype=np.int32).reshape(-1, accumulate)
     return {**columns, PART_WEIGHTS: weights}, {**order, PART_WEIGHTS: numbers}
 

@@ -198,6 +198,11 @@ def pad_minibatches(
 
 Order = Mapping[ModuleID, Array]
 
+def num_steps_of(order: Order) -> int:
+    """The number of minibatches."""
+    return len(next(iter(order.values())))
+
+
 LEAST_ROWS = 16
 MOST_NUMBERS = 1 << 18
 """Most row numbers of a module in one piece: one MiB."""
@@ -230,7 +235,7 @@ def chunks(order: Order) -> Iterator[tuple[dict[ModuleID, Array], int]]:
     Yields:
         `({module_id: padded rows}, number of steps)`, in order.
     """
-    num_steps = len(next(iter(order.values())))
+    num_steps = num_steps_of(order)
     most = max(LEAST_ROWS, MOST_NUMBERS // max(each.shape[1] for each in order.values()))
     size = 0 if num_steps <= most else most
     for start in range(0, num_steps, most):

@@ -1,19 +1,20 @@
 """The programs of a learner's updates, one for each set of columns; and how a batch is passed to them."""
 
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plugrad.batch import Batch
-from plugrad.hooks.backend_spec import BackendSpec, Capability, Program, StepContext
+from plugrad.hooks.backend_spec import BackendSpec, Capability, Program, Step, StepContext
 from plugrad.hooks.read_numbers import ReadNumbers
 from plugrad.learner.modules.capabilities import why_not_here
 from plugrad.learner.state.components import find_made_variables, state_variables
 from plugrad.learner.update.checks import columns_to_numpy
 from plugrad.learner.update.minibatches import Order, chunks, pad_rows
 from plugrad.learner.update.step import Reads, make_step
+from plugrad.ops import Variable
 from plugrad.types import GRADIENT_STEPS, Array, ModuleBatches, ModuleID, Tensor
 
 if TYPE_CHECKING:
@@ -24,6 +25,23 @@ STEPS_OF_A_PROGRAM: Final = 200
 """A program that lasts for fewer gradient steps, because numbers in it change, was made in vain."""
 MADE_IN_VAIN: Final = 3
 """After as many, one after the other, a warning says so."""
+MOST_HALVES: Final = 16
+"""How many programs of half steps are kept: a loss that is written anew for each call has one of its own each time."""
+
+
+class Half(NamedTuple):
+    """One of the two halves of a step, as a program of its own.
+
+    Args:
+        key: tells it apart from others with the same columns.
+        make_step: makes its step, which fills the columns that it reads.
+        variables: what it reads and assigns besides the learner's state.
+    """
+
+    key: Hashable
+    make_step: Callable[[Reads], Step]
+    variables: Sequence[Variable]
+
 
 
 class Programs:
@@ -43,12 +61,13 @@ class Programs:
         self._made_at = self._num_in_vain = 0
         self._why_not_compiled = ""
 
-    def of(self, columns: Batch, *, naming: bool = False) -> "PreparedProgram":
+    def of(self, columns: Batch, *, naming: bool = False, half: Half | None = None) -> "PreparedProgram":
         """The program for a batch with these columns.
 
         Args:
             columns: the batch.
             naming: whether the program reports for each parameter if its gradient is finite.
+            half: one half of a step; None: whole ones.
 
         Returns:
             The program; the same one for the same columns.
@@ -57,11 +76,23 @@ class Programs:
         self._forget_other_numbers()
         # Frameworks compile anew for another order of keys; `PreparedProgram` puts them in the first one's.
         key = (naming, *sorted((module_id, *sorted(each)) for module_id, each in columns.items()))
+        if half is not None:
+            return self._of_half(half, key)
         if key not in self._made:
             batch = self._learner.program_batch
             reads: Reads = set() if batch is None else batch.reads[key]
             mode = "none" if naming else self._learner.config.compile
             self._made[key] = PreparedProgram(self._learner, self._compiled(reads, mode), reads)
+        return self._made[key]
+
+    def _of_half(self, half: Half, columns: Hashable) -> "PreparedProgram":
+        key = (half.key, columns)
+        if key not in self._made:
+            former = [each for each in self._made if isinstance(each, tuple) and not isinstance(each[0], bool)]
+            for each in former[: len(former) + 1 - MOST_HALVES]:
+                del self._made[each]
+            reads: Reads = set()
+            self._made[key] = PreparedProgram(self._learner, self._compiled(reads, "none", half), reads)
         return self._made[key]
 
     def _forget_other_constants(self) -> None:
@@ -102,12 +133,13 @@ class Programs:
         self._made.clear()
         self._made_at, self._numbers = now, None
 
-    def _compiled(self, reads: Reads, mode: str) -> Program:
+    def _compiled(self, reads: Reads, mode: str, half: Half | None = None) -> Program:
         """The backend's program; does not ask for `complete_update` where the backend says that it cannot make one."""
         learner = self._learner
         reason = why_not_here(learner, Capability.COMPLETE_UPDATE) if mode == "complete_update" else ""
         reason = reason or self._why_not_compiled
-        step, variables = make_step(learner, reads), state_variables(learner)
+        step = make_step(learner, reads) if half is None else half.make_step(reads)
+        variables = [*state_variables(learner), *([] if half is None else half.variables)]
         program: Program | None = None
 
         def noted(minibatch: ModuleBatches, *context: StepContext) -> dict[str, Tensor]:

@@ -1,17 +1,14 @@
 """One call of `Learner.update`: check, prepare, run the program, report; and restore after an error."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import isfinite
-from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plugrad import batch as batches
 from plugrad.batch.checks import BatchChecks
 from plugrad.batch.forms import SampleCount
-from plugrad.columns import Columns
 from plugrad.episodes import num_env_steps
 from plugrad.errors import BatchError
 from plugrad.learner.modules.structured_observations import batch_in_rows, episodes_in_rows
@@ -20,12 +17,14 @@ from plugrad.learner.state.state import Snapshot
 from plugrad.learner.update.checks import (
     NONFINITE,
     batch_error,
+    check_timesteps,
     columns_to_numpy,
     count_skipped,
     drop_minibatches,
     nan_losses,
     nonfinite_parameters,
     nonfinite_rows,
+    nothing_to_train_error,
     own_columns,
     report_means,
     step_error,
@@ -45,6 +44,7 @@ from plugrad.learner.update.minibatches import (
     Order,
     add_step_columns,
     minibatch_indices,
+    num_steps_of,
     pad_minibatches,
     prepare_batch,
 )
@@ -69,18 +69,25 @@ class UpdateRun:
     Args:
         learner: the learner, with modules and optimizers.
         programs: its programs; None: they are made here.
+
+    Attributes:
+        checks: of its batches.
+        programs: its programs.
+        undo: whether an error undoes an update.
+        standardized: the columns of each module that are standardised over each minibatch.
+        steps_only_trained: whether a gradient step changes the modules of its minibatch alone.
     """
 
     def __init__(self, learner: "Learner", programs: Programs | None = None) -> None:
         self._learner = learner
-        self._checks = BatchChecks()
-        self._programs = programs or Programs(learner)
+        self.checks = BatchChecks()
+        self.programs = programs or Programs(learner)
         config = learner.config
-        self._undo = config.undo
-        self._standardized = {
+        self.undo = config.undo
+        self.standardized = {
             each: config.get_config_for_module(each).standardized_columns for each in learner.module
         }
-        self._steps_only_trained = not any(map(learner._hooks.is_authors, STEP_HOOKS))
+        self.steps_only_trained = not any(map(learner._hooks.is_authors, STEP_HOOKS))
         self._minibatches = MinibatchSpec(
             config.minibatch_size,
             config.num_epochs,
@@ -136,25 +143,22 @@ class UpdateRun:
         Returns:
             See there.
         """
-        learner, clock = self._learner, _Clock()
+        learner, clock = self._learner, Clock()
         check_timesteps(timesteps)
         snapshot = Snapshot(learner, variables=False)
         learner._keep_for_undo()  # of an update around this one: a listener may train
-        around, learner._undo_copy = learner._undo_copy, snapshot if self._undo else None
+        around, learner._undo_copy = learner._undo_copy, snapshot if self.undo else None
         has_begun = False
         try:
             if learner.peers is not None:
                 batch, episodes = learner.peers.union(batch, episodes, timesteps=timesteps, minibatches=spec)
-            if self._undo and episodes is not None:
+            if self.undo and episodes is not None:
                 snapshot.copy_variables(())  # connectors may move them
             given = self.columns(batch, episodes)
-            columns, sample_counts = prepare_batch(learner, own_columns(learner, given), self._checks)
+            columns, sample_counts = prepare_batch(learner, own_columns(learner, given), self.checks)
             rows = {module_id: each.steps for module_id, each in sample_counts.items()}
-            columns = self._trained_columns(columns, rows, batch)
-            if self._undo and self._steps_only_trained:
-                snapshot.copy_variables(columns)
-            elif self._undo:
-                snapshot.copy_all()
+            columns = self.trained_columns(columns, rows, batch)
+            self.copy_weights(snapshot, columns)
             clock.lap("connectors")
             has_begun = True
             learner.notify("update_begun", timesteps=timesteps)
@@ -165,10 +169,10 @@ class UpdateRun:
                 self._train(columns, sample_counts, spec, clock, snapshot)
             learner.weights_version += 1
             env_steps = batches.env_steps_of(batch) if episodes is None else num_env_steps(episodes)
-            self._count_steps(rows, columns, env_steps, timesteps or {})
+            self.count_steps(rows, columns, env_steps, timesteps or {})
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
-            results = self._results(rows, columns, clock)
+            results = self.results(rows, columns, clock)
             learner.notify("update_ended", results=results)
             # Last: if a learner of a group raises before this, the update is undone on all.
             if learner.collective is not None:
@@ -177,22 +181,50 @@ class UpdateRun:
             if learner.peers is not None:
                 learner.peers.has_updated()
         except BaseException as error:
-            if learner.peers is not None:
-                learner.peers.leave()
-            learner.metrics.end_update(is_done=False)
-            changed = snapshot.changed_beside()
-            snapshot.restore()
-            learner.weights_version += 1
-            if (has_begun and not self._undo) or changed:
-                learner._failure = f"{type(error).__name__}: {error}"
-                error.add_note(
-                    f"{_not_undone(changed)}, and the learner refuses to train, act and save until "
-                    "restore_from_path"
-                )
+            self.undo_failed(error, snapshot, has_begun=has_begun)
             raise
         finally:
             learner._undo_copy = around
         return results
+
+    def copy_weights(self, snapshot: Snapshot, trained: Collection[ModuleID]) -> None:
+        """Copy what gradient steps change, unless `undo=False`.
+
+        Args:
+            snapshot: of an update.
+            trained: ids of the modules.
+        """
+        if self.undo and self.steps_only_trained:
+            snapshot.copy_variables(trained)
+        elif self.undo:
+            snapshot.copy_all()
+
+    def undo_failed(self, error: BaseException, snapshot: Snapshot, *, has_begun: bool) -> None:
+        """Undo an update that raised an error.
+
+        Args:
+            error: gets a note if the learner cannot go on.
+            snapshot: of the beginning.
+            has_begun: whether weights may have changed.
+        """
+        learner = self._learner
+        if learner.peers is not None:
+            learner.peers.leave()
+        learner.metrics.end_update(is_done=False)
+        changed = snapshot.changed_beside()
+        snapshot.restore()
+        learner.weights_version += 1
+        if (has_begun and not self.undo) or changed:
+            why = "undo=False: the update was not undone"
+            if changed:
+                why = (
+                    f"the weights of {', '.join(changed)} were changed past the learner while it ran, and are not "
+                    "undone (learner.set_weights() would have been)"
+                )
+            learner._failure = f"{type(error).__name__}: {error}"
+            error.add_note(
+                f"{why}, and the learner refuses to train, act and save until restore_from_path"
+            )
 
     def rehearse(self, batch: Any, spec: MinibatchSpec) -> None:
         """Train on a batch without the hooks and the counters of an update; see `plugrad.learner.update.rehearsal`.
@@ -202,13 +234,13 @@ class UpdateRun:
             spec: how the batch is divided.
         """
         given = own_columns(self._learner, self.columns(batch, None))
-        columns, sample_counts = prepare_batch(self._learner, given, self._checks)
+        columns, sample_counts = prepare_batch(self._learner, given, self.checks)
         rows = {module_id: each.steps for module_id, each in sample_counts.items()}
-        columns = self._trained_columns(columns, rows, batch)
+        columns = self.trained_columns(columns, rows, batch)
         self._learner.metrics.begin_update()
         sample_counts = {module_id: sample_counts[module_id] for module_id in columns}
         try:
-            self._train(columns, sample_counts, spec, _Clock(), Snapshot(self._learner))
+            self._train(columns, sample_counts, spec, Clock(), Snapshot(self._learner))
         finally:
             self._learner.metrics.end_update(is_done=False)
 
@@ -230,15 +262,25 @@ class UpdateRun:
             raise BatchError(f"update() takes a batch or episodes; found {given}")
         if episodes is None:
             modules = self._learner.module
-            has_parts = self._checks.have_parts(modules)
+            has_parts = self.checks.have_parts(modules)
             return batches.by_module(batch_in_rows(batch, modules) if has_parts else batch)
         learner = self._learner
         rows = episodes_in_rows(episodes, learner.module)
         return batches.by_module(run_pipeline(learner.connectors, learner, {}, rows))
 
-    def _trained_columns(
+    def trained_columns(
         self, columns: batches.Batch, rows: Mapping[ModuleID, int], batch: Any
     ) -> batches.Batch:
+        """The columns of the modules that are trained.
+
+        Args:
+            columns: of all modules of a batch.
+            rows: how many rows of each module count.
+            batch: as it was given.
+
+        Raises:
+            BatchError: there are none.
+        """
         learner = self._learner
         trainable = learner.trainable_module_ids
         trained = {
@@ -249,7 +291,7 @@ class UpdateRun:
             and learner.should_module_be_updated(module_id, batch)
         }
         if not trained:
-            raise _nothing_to_train_error(learner, rows)
+            raise nothing_to_train_error(learner, rows)
         return trained
 
     def _train(
@@ -257,28 +299,24 @@ class UpdateRun:
         columns: batches.Batch,
         sample_counts: Mapping[ModuleID, SampleCount],
         spec: MinibatchSpec,
-        clock: "_Clock",
+        clock: "Clock",
         snapshot: Snapshot,
     ) -> None:
         learner = self._learner
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in sample_counts}
         order = minibatch_indices(sample_counts, spec, streams)
-        prepared = self._programs.of(columns)
+        prepared = self.programs.of(columns)
         prepared.program.begin_update()
         is_first = not prepared.reads
         if is_first:
             check_all_have_optimizers(learner, updated=sample_counts)
-        columns, order = add_step_columns(learner, columns, order, self._standardized)
-        train = partial(self._train_minibatches, prepared, spec)
-        finite = self._drop_nonfinite(columns, order, train, prepared.reads)
+        columns, order = add_step_columns(learner, columns, order, self.standardized)
+        train = partial(self.train_minibatches, prepared, spec.accumulate)
+        finite = self.drop_nonfinite(columns, order, train, prepared.reads)
         clock.lap("convert")
-        num_minibatches = _num_steps(order)
-        num_steps = num_minibatches if finite is order else _num_steps(finite)
-        means = (
-            self._train_minibatches(prepared, spec, columns, finite)
-            if num_steps
-            else nan_losses(only_modules(columns))
-        )
+        num_minibatches = num_steps_of(order)
+        num_steps = num_minibatches if finite is order else num_steps_of(finite)
+        means = train(columns, finite) if num_steps else nan_losses(only_modules(columns))
         if is_first:
             check_no_late_parameters(learner, columns)
         program = prepared.program
@@ -292,18 +330,34 @@ class UpdateRun:
         learner.counters[GRADIENT_STEPS] = learner.counters.get(GRADIENT_STEPS, 0) + num_steps
         clock.lap("update")
 
-    def _train_minibatches(
-        self, prepared: PreparedProgram, spec: MinibatchSpec, columns: batches.Batch, order: Order
+    def train_minibatches(
+        self,
+        prepared: PreparedProgram,
+        accumulate: int,
+        columns: batches.Batch,
+        order: Order,
+        of_call: Mapping[ModuleID, float] | None = None,
     ) -> dict[str, Array]:
-        """Train on these minibatches; returns the means of their metrics."""
+        """Run a program on minibatches, of which a learner of a group takes its share.
+
+        Args:
+            prepared: the program.
+            accumulate: parts of each minibatch.
+            columns: the batch.
+            order: rows of the minibatches.
+            of_call: see `with_part_weights`.
+
+        Returns:
+            The means of their metrics.
+        """
         learner = self._learner
         if learner.collective is not None:
             arrays = {module_id: columns_to_numpy(learner, each) for module_id, each in columns.items()}
-            columns, order = shard(learner.collective, arrays, order, spec.accumulate)
-        if spec.accumulate > 1:
-            columns, order = with_part_weights(columns, order, spec.accumulate)
+            columns, order = shard(learner.collective, arrays, order, accumulate)
+        if accumulate > 1 or of_call is not None:
+            columns, order = with_part_weights(columns, order, accumulate, of_call)
         if prepared.program.static_minibatches:
-            columns, order = pad_minibatches(columns, order, spec.accumulate)
+            columns, order = pad_minibatches(columns, order, accumulate)
         if learner.collective is None:
             return prepared.means(columns, order)
         with exchange_errors(learner):
@@ -312,7 +366,7 @@ class UpdateRun:
         average_buffers(learner, columns)
         return means
 
-    def _drop_nonfinite(
+    def drop_nonfinite(
         self,
         columns: batches.Batch,
         order: Order,
@@ -320,6 +374,15 @@ class UpdateRun:
         reads: Reads,
     ) -> Order:
         """Drop minibatches with non-finite values in columns that are read.
+
+        Args:
+            columns: the batch.
+            order: rows of the minibatches.
+            run: trains on them.
+            reads: the columns that are read; empty before the first run.
+
+        Returns:
+            The rest of `order`.
 
         Raises:
             NonFiniteBatchError: there are some, and `nonfinite="raise"`.
@@ -341,23 +404,31 @@ class UpdateRun:
     ) -> list[ParamRef]:
         """Take the same steps again and check the gradient of each parameter; none with `undo=False`."""
         learner = self._learner
-        if not self._undo:
+        if not self.undo:
             return []
         snapshot.restore_variables()
         learner.names_parameters = True
         try:
-            prepared = self._programs.of(columns, naming=True)
-            return nonfinite_parameters(self._train_minibatches(prepared, spec, columns, order))
+            prepared = self.programs.of(columns, naming=True)
+            return nonfinite_parameters(self.train_minibatches(prepared, spec.accumulate, columns, order))
         finally:
             learner.names_parameters = False
 
-    def _count_steps(
+    def count_steps(
         self,
         rows: Mapping[ModuleID, int],
         columns: batches.Batch,
         env_steps: int,
         timesteps: Mapping[str, int],
     ) -> None:
+        """Move the lifetime counters.
+
+        Args:
+            rows: how many rows of each module count.
+            columns: of the modules that were trained.
+            env_steps: of the batch, if they are known.
+            timesteps: see `Learner.update`.
+        """
         steps = {f"num_module_steps_trained/{module_id}": rows[module_id] for module_id in columns}
         steps[f"num_env_steps_trained/{ALL_MODULES}"] = env_steps or max(rows[each] for each in columns)
         counters = self._learner.counters
@@ -371,9 +442,19 @@ class UpdateRun:
         if TIMESTEP in timesteps:
             counters[TIMESTEP] = int(timesteps[TIMESTEP])
 
-    def _results(
-        self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock"
+    def results(
+        self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "Clock"
     ) -> dict[ModuleID, dict[str, Any]]:
+        """What an update returns.
+
+        Args:
+            rows: how many rows of each module count.
+            columns: of the modules that were trained.
+            clock: has the time of each stage.
+
+        Raises:
+            ResultError: `compile_results` returned something else.
+        """
         learner = self._learner
         self._report_update(rows, columns, clock)
         metrics = learner.metrics.results
@@ -386,7 +467,7 @@ class UpdateRun:
         learner._check_result(results)
         return results
 
-    def _report_update(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
+    def _report_update(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "Clock") -> None:
         learner, size = self._learner, "num_trainable_parameters"
         version = learner.counters["weights_seq_no"]
         found: dict[ModuleID, dict[str, float]] = {
@@ -402,37 +483,7 @@ class UpdateRun:
             learner.metrics.take_numbers(module_id, numbers)
 
 
-def _not_undone(changed: Sequence[ModuleID]) -> str:
-    if not changed:
-        return "undo=False: the update was not undone"
-    return (
-        f"the weights of {', '.join(changed)} were changed past the learner while it ran, and are not undone "
-        "(learner.set_weights() would have been)"
-    )
-
-
-def _nothing_to_train_error(learner: "Learner", rows: Mapping[ModuleID, int]) -> BatchError:
-    """Why no module of a batch is trained: no rows are left, or no module with rows should be trained."""
-    if not any(rows.values()):
-        module_id = next(iter(rows))
-        return BatchError(
-            f"nothing to train: loss_mask hides every row of {', '.join(rows)}",
-            module_id=module_id,
-            column=Columns.LOSS_MASK,
-            expected="at least 1 row that loss_mask shows",
-            found=dict(rows),
-        )
-    trained = learner.config.policies_to_train
-    why = "should_module_be_updated says no" if trained is None else f"policies_to_train={trained!r}"
-    return BatchError(f"nothing to train: rows of {', '.join(rows)}; {why}", found=dict(rows))
-
-
-def _num_steps(order: Order) -> int:
-    """The number of minibatches."""
-    return len(next(iter(order.values())))
-
-
-class _Clock:
+class Clock:
     """Seconds of each stage of an update."""
 
     def __init__(self) -> None:
@@ -440,32 +491,11 @@ class _Clock:
         self._last = perf_counter()
 
     def lap(self, stage: str) -> None:
+        """End a stage.
+
+        Args:
+            stage: its name in the results.
+        """
         now = perf_counter()
         self.laps[stage] = now - self._last
         self._last = now
-
-
-def check_timesteps(timesteps: Any) -> None:
-    """Check that it maps names to finite numbers, and has the entry that schedules read.
-
-    Raises:
-        BatchError: it is anything else.
-    """
-    good = timesteps is None or isinstance(timesteps, Mapping)
-    if not good or not all(isinstance(each, Real) and isfinite(each) for each in (timesteps or {}).values()):
-        raise BatchError(
-            f"timesteps: expected numbers by name, such as {{{TIMESTEP!r}: 4096}}, found {timesteps!r}",
-            module_id=None,
-            column=None,
-            expected="numbers by name",
-            found=timesteps,
-        )
-    if timesteps and TIMESTEP not in timesteps:
-        raise BatchError(
-            f"timesteps: the schedules read {TIMESTEP!r}, found only {', '.join(map(repr, timesteps))}; "
-            "give it too, or leave timesteps out to keep the schedules where they are",
-            module_id=None,
-            column=None,
-            expected=TIMESTEP,
-            found=list(timesteps),
-        )

@@ -1,6 +1,6 @@
 """One gradient step on one minibatch, which `accumulate` may divide into parts. Traced by programs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -51,12 +51,15 @@ Reads = set[tuple[ModuleID, str]]
 _PLAIN = StepContext()
 
 
-def make_step(learner: "Learner", reads: Reads) -> Step:
+def make_step(
+    learner: "Learner", reads: Reads, run: Callable[[ModuleBatches], tuple[Any, Any, Any]] | None = None
+) -> Step:
     """Make the step function, which a backend loops over or compiles.
 
     Args:
         learner: the learner.
         reads: filled with the columns that forward passes and losses read, when the first minibatch is run or traced.
+        run: what a step does with the columns of the modules, as `learner._update`; None: that.
 
     Returns:
         `step(minibatch, context) -> {metric: scalar tensor}`.
@@ -76,14 +79,14 @@ def make_step(learner: "Learner", reads: Reads) -> Step:
             rows = join_step_columns(minibatch)
             if not watch.is_done:
                 watch.try_out(_compute, _parts(rows, learner.config.accumulate)[0])
-            _, losses, _ = learner._update(rows)
+            _, losses, _ = (run or learner._update)(rows)
             if not reads:
                 reads.update(
                     (each, column) for each in rows for column in getattr(rows[each], "taken", rows[each])
                 )
             if NONFINITE not in metrics:  # a user's `_update` that does not call super()
                 losses = scale_losses(learner, losses) if is_weighed else losses
-                _report_losses(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
+                report_losses(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
             return scale_metrics(learner, metrics, rows) if is_weighed else metrics
 
     return step
@@ -111,53 +114,74 @@ def update(learner: "Learner", batch: ModuleBatches) -> tuple[Any, dict[ModuleID
 
     See `LearnerSpec.update`.
     """
-    variables = [
-        each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
-    ]
-
-    def differentiate(part: ModuleBatches, weights: PartWeights) -> Answer:
-        losses = partial(_forward_and_losses, learner, part, weights)
-        answer: Answer = learner._step_context.differentiate(
-            partial(learner._differentiate, variables, losses)
-        )
-        check_gradient_names(answer[2], layouts, "compute_gradients")
-        return answer
-
     layouts, buffers = learner.layouts, copy_buffers(learner, batch)
     with learner.metrics.step() as metrics:
         if learner.config.accumulate == 1:
-            losses, fwd_out, raw = differentiate(batch, None)
+            losses, fwd_out, raw = differentiate_losses(learner, batch, None)
         else:
-            losses, fwd_out, raw = accumulate_gradients(learner, batch, differentiate)
+            losses, fwd_out, raw = accumulate_gradients(learner, batch)
         own = raw if learner.weights is None else mark_nonfinite(learner, losses, raw)
-        finish = partial(_finish, learner, batch, layouts, buffers, losses, raw)
+        finish = partial(finish_step, learner, batch, layouts, buffers, losses, raw)
         metrics.update(learner._step_context.finish(partial(finish, learner._reduce_gradients(own))))
     return fwd_out, dict(losses), metrics
 
 
-def _finish(
+def differentiate_losses(learner: "Learner", batch: ModuleBatches, weights: PartWeights) -> Answer:
+    """The first half of a step, on a minibatch or on one of its parts. Traced.
+
+    Args:
+        learner: in a step.
+        batch: columns of the modules.
+        weights: by which losses are multiplied before they are differentiated; None: they are not.
+
+    Returns:
+        Losses, outputs of the forward passes, gradients of the optimizers that step these modules.
+    """
+    variables = [
+        each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
+    ]
+    losses = partial(_forward_and_losses, learner, batch, weights)
+    answer: Answer = learner._step_context.differentiate(partial(learner._differentiate, variables, losses))
+    check_gradient_names(answer[2], learner.layouts, "compute_gradients")
+    return answer
+
+
+def finish_step(
     learner: "Learner",
-    batch: ModuleBatches,
+    batch: Collection[ModuleID],
     layouts: Sequence[Layout],
     buffers: Sequence[tuple[Variable, Tensor]],
     losses: Mapping[ModuleID, Tensor],
     raw: Gradients,
     reduced: Gradients,
 ) -> dict[str, Tensor]:
-    """The part of a step after the exchange of gradients; returns the metrics of the whole step."""
+    """The second half of a step, after the exchange of gradients: postprocess, finite check, apply. Traced.
+
+    Args:
+        learner: in a step.
+        batch: ids of the modules that are trained.
+        layouts: of all optimizers.
+        buffers: copies to restore if the step is not finite.
+        losses: of the first half.
+        raw: its gradients.
+        reduced: their sum over the learners.
+
+    Returns:
+        The metrics of the whole step.
+    """
     with learner.metrics.step() as metrics:
         gradients = learner.postprocess_gradients(reduced)
         check_gradient_names(gradients, layouts, "postprocess_gradients")
         if learner.weights is None:
-            learner.finite = _all_finite(learner.ops, layouts, losses, raw, gradients)
+            learner.finite = all_finite(learner.ops, layouts, losses, raw, gradients)
         else:  # losses and raw gradients are this learner's own; all must decide by values that all have
-            learner.finite = _all_finite(learner.ops, layouts, {}, reduced, gradients)
+            learner.finite = all_finite(learner.ops, layouts, {}, reduced, gradients)
         learner.is_guarded = learner.config.nonfinite == "skip" or learner.names_parameters
         try:
             learner.apply_gradients(gradients)
             _move_targets(learner, batch)
             restore_buffers(learner, buffers)
-            _report_losses(learner, losses, metrics, learner.finite)
+            report_losses(learner, losses, metrics, learner.finite)
             if learner.names_parameters:
                 _report_parameters(learner, (raw, gradients))
         finally:
@@ -166,7 +190,7 @@ def _finish(
         return dict(metrics)
 
 
-def _move_targets(learner: "Learner", batch: ModuleBatches) -> None:
+def _move_targets(learner: "Learner", batch: Collection[ModuleID]) -> None:
     """Update the target networks of trained modules, if they are updated with gradient steps."""
     for module_id in batch:
         if module_id in learner.targets:
@@ -198,9 +222,17 @@ def _compute(learner: "Learner", batch: ModuleBatches) -> tuple[dict[ModuleID, T
     return losses, {module_id: dict(columns) for module_id, columns in fwd_out.items()}
 
 
-def _report_losses(
+def report_losses(
     learner: "Learner", losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor], finite: Tensor
 ) -> None:
+    """Report the losses of a step, and whether it is finite. Traced.
+
+    Args:
+        learner: in a step.
+        losses: `{module_id: scalar}`.
+        metrics: of the step; they become 0 in a step that is skipped.
+        finite: whether losses and gradients are finite, a boolean scalar.
+    """
     for module_id, loss in losses.items():
         learner.register_metric(module_id, TOTAL_LOSS_KEY, loss)
     if learner.is_guarded:
@@ -251,17 +283,27 @@ def _check_losses(learner: "Learner", losses: Any, batch: ModuleBatches) -> None
             )
 
 
-def _all_finite(
+def all_finite(
     ops: Ops,
     layouts: Sequence[Layout],
     losses: Mapping[ModuleID, Tensor],
     raw: Gradients,
     gradients: Gradients,
 ) -> Tensor:
-    """One boolean scalar, from the losses and the norm of each optimizer's gradients, which clipping computes anyway.
+    """Whether losses and gradients are finite, from the norms of gradients, which clipping computes anyway. Traced.
 
     The gradients are checked before clipping, because clipping by value hides an infinity, and again if a hook changed
     them in a way that may make them non-finite.
+
+    Args:
+        ops: tensor functions.
+        layouts: of all optimizers.
+        losses: `{module_id: scalar}`.
+        raw: gradients before postprocessing.
+        gradients: those after it.
+
+    Returns:
+        A boolean scalar.
     """
     terms = list(losses.values())
     for layout in layouts:
@@ -364,19 +406,15 @@ def apply_gradients(learner: "Learner", gradients_dict: Gradients) -> None:
             each.optimizer_adapter.step(learner.ops, gradient, learner.guard)
 
 
-def accumulate_gradients(
-    learner: "Learner",
-    batch: ModuleBatches,
-    differentiate: Callable[[ModuleBatches, PartWeights], Answer],
-) -> Answer:
+def accumulate_gradients(learner: "Learner", batch: ModuleBatches) -> Answer:
     """Average losses, metrics and gradients over the parts of a minibatch. Traced.
 
     For a loss that is a mean over rows, this equals the result for the whole minibatch.
 
     Args:
         learner: in a step.
-        batch: `config.accumulate` minibatches, interleaved as `plugrad.learner.update.minibatches` does.
-        differentiate: called for each part; multiplies the losses by the weights before differentiating them.
+        batch: `config.accumulate` minibatches, interleaved as `plugrad.learner.update.minibatches` does. Their losses
+            are multiplied by `learner.part_weights` before they are differentiated.
 
     Returns:
         Losses, the outputs of the last part, gradients.
@@ -389,7 +427,7 @@ def accumulate_gradients(
     with learner.metrics.step() as registered:
         for n, part in enumerate(_parts(batch, number)):
             weights = _part_weights(learner, n)
-            part_losses, outputs, gradients = differentiate(part, weights)
+            part_losses, outputs, gradients = differentiate_losses(learner, part, weights)
             _add(losses, part_losses, number)
             _add(metrics, _scale_part_metrics(registered, weights), number)
             layouts = layouts_in(gradients, learner.layouts)
