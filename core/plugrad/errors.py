@@ -56,6 +56,10 @@ class NotUndoneError(PlugradError, RuntimeError):
     """A learner is used after an update failed with `undo=False`, and before `restore_from_path`."""
 
 
+class UnfinishedStepError(PlugradError, RuntimeError):
+    """What is asked for needs `optim_step` before it, or `forward_backward`. Fact: `calls` that are not applied yet."""
+
+
 class BatchError(PlugradError, ValueError):
     """A batch cannot be trained on. Facts: `module_id`, `column`, `expected`, `found`."""
 

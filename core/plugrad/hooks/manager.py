@@ -344,6 +344,21 @@ class HookManager:
         """
         return self._implemented[name](**arguments) if name in self._implemented else []
 
+    def call_with(self, answer: Callable[..., Any], name: str, **arguments: Any) -> Any:
+        """Call a hook that has one answer, with its wrappers around another answer than the learner's own.
+
+        Args:
+            answer: a function of some of the hook's arguments, by their names.
+            name: the hook.
+            **arguments: all arguments of the hook.
+
+        Returns:
+            What the outermost wrapper returns.
+        """
+        if self.is_wrapped(name):
+            return getattr(self._pluggy.hook, name).call_extra([answer], arguments)
+        return answer(**{each: arguments[each] for each in parameters_of(answer)})
+
     def provider_of(self, name: str) -> str:
         """The name of a hook's provider, or "nobody"."""
         return str(self._providers[name][0]) if name in self._providers else "nobody"

@@ -96,6 +96,8 @@ from plugrad.learner.update.optimizers import (
 )
 from plugrad.learner.update.run import UpdateRun
 from plugrad.learner.update.target_networks import TargetNetwork, make_target_network
+from plugrad.learner.update.verbs import Done, Verbs
+from plugrad.losses import Loss
 from plugrad.metrics import Metrics, check_result
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops, Variable
@@ -254,6 +256,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self.weights: Mapping[ModuleID, Tensor] | None = None
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
+        self._verbs = Verbs(self)
         self._given = (module_spec, module, tuple(plugins))
         self._lock = threading.RLock()  # re-entrant: hooks and listeners may call the learner again
         self._is_built = False
@@ -545,6 +548,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             results = call_with_older_arguments(Learner.update, self, unknown, given)
             return results
         self._check_is_built()
+        self._verbs.check_none_open("update")
         spec = self._update_run.minibatch_spec(
             minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches
         )
@@ -575,6 +579,67 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             See `update`.
         """
         return self.update(episodes=episodes, **settings)
+
+    @_locked
+    def forward_backward(self, /, batch: Any, loss: Loss | str | None = None) -> Done:
+        """Compute losses and gradients of a batch, and add the gradients to those since the last step.
+
+            learner.forward_backward(first)
+            learner.forward_backward(second, loss=my_loss)
+            results = learner.optim_step().result()
+
+        With `optim_step` this is one gradient step in two halves, by the same hooks as in `update`. Calls weigh by their
+        rows that count: calls of any sizes are a step on all of their rows at once, and one call is what
+        `update(batch, minibatch_size="whole", num_epochs=1)` does. Columns that are standardised over each minibatch
+        are so over each call. `update_begun` and `before_gradient_based_update` are called with the first call of a
+        step. On an error the learner is as after its last step, and the accumulated gradients are gone.
+
+        Where a launcher has started several processes, all call this, each with rows of its own, as in `update`.
+
+        Args:
+            batch: see `update`; for episodes give `run_connectors(episodes)`.
+            loss: `loss(learner, module_id, batch, fwd_out)`, which returns a scalar and is written over `learner.ops`,
+                or the name of one that `plugrad.losses.named_loss` registered: in place of `compute_loss_for_module`,
+                also of a subclass's. `compute_losses` and the wrappers of plugins are around it. None: the learner's
+                own. Give the same function in each call: a new one needs a new program.
+
+        Returns:
+            The outcome. `result()` has the means of this batch, `{module_id: {"total_loss": ..., name: float},
+            ALL_MODULES: {...}}`. With `nonfinite="skip"`, `num_nonfinite_minibatches` of `ALL_MODULES` is 1 where
+            nothing was added, because a column, a loss or a gradient is not finite.
+
+        Raises:
+            BatchError: see `update`; or modules that share parameters have other proportions of rows than before.
+            ConfigError: there is no such loss, or an author's `_update` takes whole steps.
+            LossError, NonFiniteError, NotBuiltError, NotUndoneError: see `update`.
+        """
+        self._check_is_built()
+        return Done(self._verbs.forward_backward(batch, loss))
+
+    @_locked
+    def optim_step(self, *, timesteps: Mapping[str, int] | None = None) -> Done:
+        """Postprocess the accumulated gradients, such as by clipping, and step the optimizers.
+
+        Counters and schedules move, `after_gradient_based_update` and `update_ended` are called. On an error the
+        learner is as after its last step, and the accumulated gradients are gone.
+
+        Args:
+            timesteps: see `update`.
+
+        Returns:
+            The outcome. `result()` is what `update` returns, with means over the rows of all calls.
+
+        Raises:
+            UnfinishedStepError: there was no `forward_backward` since the last step, or its gradients were dropped.
+            BatchError, NonFiniteError, NotBuiltError, NotUndoneError, ResultError: see `update`.
+        """
+        self._check_is_built()
+        return Done(self._verbs.optim_step(timesteps))
+
+    @_locked
+    def drop_gradients(self) -> None:
+        """Forget what `forward_backward` has accumulated: the learner is as after its last step."""
+        self._verbs.drop("drop_gradients() was called")
 
     @_locked
     def run_connectors(self, episodes: Sequence[Any]) -> Batch:
@@ -664,6 +729,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             ConfigError: the id, the spec, a setting or `new_should_module_be_updated` cannot be used.
         """
         self._check_is_built()
+        self._verbs.check_none_open("add_module")
         modules.add_module(self, module_id, module_spec, config_overrides, new_should_module_be_updated)
         spec: MultiRLModuleSpec = self.config.rl_module_spec
         return spec
@@ -687,6 +753,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             ConfigError: it is the only module, or `new_should_module_be_updated` cannot be used.
         """
         self._check_is_built()
+        self._verbs.check_none_open("remove_module")
         modules.remove_module(self, module_id, new_should_module_be_updated)
         spec: MultiRLModuleSpec = self.config.rl_module_spec
         return spec
@@ -938,6 +1005,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             ConfigError: there is no such component; the message lists the existing ones.
         """
         self._check_is_built()
+        if components is None:
+            self._verbs.check_none_open("get_state")
         return copy_state(self, components, not_components)
 
     @_locked
@@ -951,6 +1020,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
         """
         self._check_is_built()
+        self._verbs.check_none_open("set_state")
         self._keep_for_undo()
         load_into(self, state)
         self.weights_version += 1
@@ -986,6 +1056,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             UnknownModuleError: there is no such module.
             RestoreMismatchError: names, shapes or dtypes differ.
         """
+        self._verbs.check_none_open("set_weights")
         self._keep_for_undo()
         self.module.set_state(fill_missing_buffers(self, weights))
         self.weights_version += 1
@@ -1010,6 +1081,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         Raises:
             CheckpointError: it cannot be written, or another process writes there; older saves are unchanged.
         """
+        self._verbs.check_none_open("save_to_path")
         with nullcontext(True) if self.peers is None else self.peers.once() as is_writer:
             if is_writer:
                 save_state(path, self.get_state(), self.get_metadata(), keep=keep)
@@ -1051,6 +1123,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
                 raise
             return
         self._check_is_built()
+        self._verbs.check_none_open("restore_from_path")
         checkpoint = load_state(path, kind="learner")
         state = pick_parts(checkpoint.state, component)
         warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self._plugin_manifest)

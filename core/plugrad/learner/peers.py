@@ -145,6 +145,11 @@ class Peers:
         for rank, each in enumerate(found):
             if each.failure:
                 raise CollectiveError(f"learner {rank} cannot use its rows: {each.failure}", rank=rank)
+            if each.settings.keys() != own.settings.keys():
+                raise ConfigError(
+                    f"learner {self.rank} and learner {rank} call different methods (update, forward_backward, "
+                    "optim_step): call the same in all processes, in the same order"
+                )
             for name, value in own.settings.items():
                 if each.settings[name] != value:
                     raise ConfigError(

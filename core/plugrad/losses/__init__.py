@@ -1,6 +1,6 @@
 """Pure losses over ops: arrays in, a value per row out, under the names of their papers.
 
-They know no learner, no config and no batch, and a loss is written once for every backend. An algorithm's loss computes
+They know no learner, no config and no batch (those that `named_loss` names do), and a loss is written once for every backend. An algorithm's loss computes
 their inputs, calls them, and averages with `mean_over_rows`:
 
     surrogate = losses.clipped_surrogate(ops, ratio, advantages, clip_param=0.2)
@@ -12,6 +12,7 @@ without an error, so check columns with `check_one_per_row`. Gradients flow thro
 not call a constant. Coefficients are numbers or scalar tensors.
 """
 
+from plugrad.losses.named import Loss, find_loss, named_loss
 from plugrad.losses.policies import (
     advantage_weight,
     clipped_surrogate,
@@ -40,6 +41,7 @@ from plugrad.losses.vtrace_targets import vtrace
 
 __all__ = [
     "Aggregation",
+    "Loss",
     "advantage_weight",
     "agg_mask",
     "capped_value_loss",
@@ -49,10 +51,12 @@ __all__ = [
     "cql_penalty",
     "critic_loss",
     "expectile_loss",
+    "find_loss",
     "grpo_surrogate",
     "kl_penalty",
     "marwil_weight",
     "mean_over_rows",
+    "named_loss",
     "quantile_huber_loss",
     "sac_discrete_policy_loss",
     "sac_discrete_value",
