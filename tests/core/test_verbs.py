@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from learning import ValueLearner, digest, ppo_batch, ppo_config, value_config, weights, with_modules
 
-from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, hookimpl
+from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, LearnerGroup, hookimpl
 from plugrad.errors import BatchError, ConfigError, NonFiniteError, NotBuiltError, UnfinishedStepError
 from plugrad.learner.state.state import digest as digest_of_learner
 from plugrad.losses import find_loss, mean_over_rows, named_loss
@@ -123,7 +123,7 @@ def test_a_loss_may_be_given_or_named_for_a_call():
         np.testing.assert_allclose(weights(learner), weights(own), rtol=0, atol=1e-6)
     given.update(ppo_batch(12))  # its own again
     other = value_config(lr=0.05, grad_clip=0.5).build_learner()
-    other.set_state({name: each for name, each in named.get_state().items()})
+    other.set_state(named.get_state())
     other.update(ppo_batch(12))
     np.testing.assert_allclose(weights(given), weights(other), rtol=0, atol=1e-6)
 
@@ -247,7 +247,9 @@ def test_wrappers_run_around_both_halves(loss):
 def test_what_would_lose_gradients_is_an_error_that_says_what_to_type(method, arguments):
     learner = with_modules(value_config(lr=0.1), "a", "b").build_learner()
     learner.forward_backward({"a": ppo_batch(4)})
-    with pytest.raises(UnfinishedStepError, match=rf"{method} between .* call optim_step\(\) first, or drop_"):
+    with pytest.raises(
+        UnfinishedStepError, match=rf"{method} between .* call optim_step\(\) first, or drop_"
+    ):
         getattr(learner, method)(*arguments)
     assert learner.optim_step().result()["a"]["num_module_steps_trained"] == 4
 
@@ -318,6 +320,11 @@ class Raises:
         self.raise_at("ended")
 
 
+def both(learner, batch, timesteps=None):
+    learner.forward_backward(batch)
+    return learner.optim_step(timesteps=timesteps)
+
+
 def built_with(plugin, config):
     learner = config.get_learner_class()(config=config, plugins=[plugin])
     learner.build()
@@ -335,12 +342,12 @@ def test_an_error_in_either_verb_undoes_to_the_last_step(where):
         learner.forward_backward(ppo_batch(4, seed=1))
     raises.at = where
     batch = {P: {}} if where == "batch" else ppo_batch(4, seed=2)
+    timesteps = {"other": 1} if where == "timesteps" else None
     with pytest.raises((KeyError, BatchError)):
-        learner.forward_backward(batch)
-        learner.optim_step(timesteps={"other": 1} if where == "timesteps" else None)
+        both(learner, batch, timesteps)
     assert digest_of_learner(learner) == before
     raises.at = ""
-    with pytest.raises(UnfinishedStepError, match="those of the calls before were dropped|Those of the calls"):
+    with pytest.raises(UnfinishedStepError, match="Those of earlier calls were dropped"):
         learner.optim_step()
     again = built_with(Raises(), ppo_config(**TRAINING))
     again.forward_backward(ppo_batch(4))
@@ -449,3 +456,54 @@ def test_the_strict_backend_finds_nothing_in_the_halves():
     halves.forward_backward(part(ppo_batch(8), 3, 8))
     halves.optim_step()
     np.testing.assert_allclose(weights(halves), weights(whole), rtol=0, atol=1e-6)
+
+
+# --- a group with a local learner ---
+
+
+@pytest.fixture
+def group():
+    with LearnerGroup(config=ppo_config(**TRAINING)) as group:
+        yield group
+
+
+def test_the_verbs_of_a_group_are_those_of_its_learner(group):
+    learner = ppo_config(**TRAINING).build_learner()
+    for rows in (3, 5):
+        (found,) = group.forward_backward(ppo_batch(rows)).result()
+        assert found == learner.forward_backward(ppo_batch(rows)).result()
+    future = group.optim_step()
+    (found,) = future.result(timeout=1.0)
+    assert (future.number, future.state) == (3, "applied")
+    assert found[P]["total_loss"] == learner.optim_step().result()[P]["total_loss"]
+    assert digest(group.get_state()["learner"]) == digest(learner.get_state())
+
+
+def test_a_save_between_the_verbs_of_a_group_is_an_error(group, tmp_path):
+    group.forward_backward(ppo_batch(4))
+    for save in (lambda: group.save_to_path(tmp_path), group.get_state, lambda: group.update(ppo_batch(4))):
+        with pytest.raises(UnfinishedStepError, match=r"call optim_step\(\) first"):
+            save()
+    group.drop_gradients()
+    group.save_to_path(tmp_path)
+
+
+def test_verbs_that_were_submitted_before_an_error_was_seen_fail_with_it(group):
+    before = digest(group.get_state())
+    good, bad, late, step = (
+        group.forward_backward(ppo_batch(4)),
+        group.forward_backward({P: {}}),
+        group.forward_backward(ppo_batch(4, seed=1)),
+        group.optim_step(),
+    )
+    assert [each.state for each in (good, bad, late, step)] == ["applied", "failed", "failed", "failed"]
+    with pytest.raises(UnfinishedStepError, match="nothing of this step is applied, because submission 2"):
+        step.result()
+    assert digest(group.get_state()) == before
+    # The next step begins anew; so does one after an error that was seen.
+    group.forward_backward(ppo_batch(4))
+    with pytest.raises(BatchError):
+        group.forward_backward({P: {}}).result()
+    group.forward_backward(ppo_batch(5))
+    (results,) = group.optim_step().result()
+    assert results[P]["num_module_steps_trained"] == 5

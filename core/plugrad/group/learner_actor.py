@@ -178,6 +178,7 @@ class LearnerActor:
         start, copy, failure = perf_counter(), None, None
         try:
             learner = self._built_learner()
+            learner.drop_gradients()  # no part of the state, and those of a learner that is lost are missing
             copy = cloudpickle.dumps(learner.config), learner.get_state(), self._committed
         except Exception as error:
             failure = self._make_failure(error)
@@ -193,6 +194,7 @@ class LearnerActor:
                 self._learner.collective = self._collective
             learner = self._built_learner()
             self._synced = pickled_config, learner.config
+            learner.drop_gradients()
             learner.set_state(state)
             self._committed = committed
 

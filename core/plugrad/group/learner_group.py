@@ -4,6 +4,7 @@ Ray is imported only for `num_learners >= 1`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from os.path import abspath
 from typing import Any, Self
@@ -11,7 +12,7 @@ from typing import Any, Self
 from plugrad.config import RAY, Config
 from plugrad.deprecation import HasOlderNames, call_with_older_arguments
 from plugrad.deprecation.user_warnings import warn_at_users_line
-from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
+from plugrad.errors import ConfigError, RestoreMismatchError, UnfinishedStepError, UnknownModuleError
 from plugrad.group.acting_learner import ActingLearner
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
@@ -26,6 +27,7 @@ from plugrad.group.request_queue import (
 from plugrad.learner.acting.actor import make_policy, warn_without_statistics
 from plugrad.learner.state.checkpoint import Hyperparameters, warn_of_unwritable
 from plugrad.learner.state.untrusted import config_to_build
+from plugrad.losses import Loss
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy import Policy
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID, StrPath
@@ -92,6 +94,7 @@ class LearnerGroup(HasOlderNames):
         else:
             self._learners = LocalLearner(config, plugins)
         self._unread: list[UpdateFuture] = []
+        self._step: list[UpdateFuture] = []  # of the verbs since the last step
 
     def __enter__(self) -> Self:
         return self
@@ -192,6 +195,74 @@ class LearnerGroup(HasOlderNames):
         """
         settings["timesteps"] = timesteps
         return self._requests.submit(partial(self._update, batch, episodes, settings, return_state))
+
+    def forward_backward(self, batch: Any, loss: Loss | str | None = None) -> UpdateFuture:
+        """Submit `Learner.forward_backward`: the learners add their shares of the gradients of a batch.
+
+        Verbs, updates and all other calls run in the order of the calls. If a verb fails, nothing of its step is
+        applied: those that were submitted before its error was taken with `result` fail too.
+
+        Args:
+            batch: see there.
+            loss: see there; with remote learners the function is pickled.
+
+        Returns:
+            A future. Its `result(timeout)` returns one result dict per learner, each with the means of the whole batch,
+            or raises the error.
+
+        Raises:
+            QueueFullError: `on_full="raise"` and too many updates are in flight.
+            LearnerGroupDeadError: the group was shut down.
+        """
+        return self._submit_verb("forward_backward", (batch,), {"loss": loss})
+
+    def optim_step(self, *, timesteps: Mapping[str, int] | None = None) -> UpdateFuture:
+        """Submit `Learner.optim_step`: the learners sum their gradients, and all take the same step.
+
+        Args:
+            timesteps: as in `update`.
+
+        Returns:
+            A future. Its `result(timeout)` returns what `update` returns, or raises the error.
+
+        Raises:
+            QueueFullError: `on_full="raise"` and too many updates are in flight.
+            LearnerGroupDeadError: the group was shut down.
+        """
+        return self._submit_verb("optim_step", (), {"timesteps": timesteps})
+
+    def drop_gradients(self) -> None:
+        """Forget what `forward_backward` has accumulated: the learners are as after their last step."""
+        self._requests.run(self._learners.drop_gradients)
+        self._step = []
+
+    def _submit_verb(self, verb: str, args: tuple[Any, ...], settings: Mapping[str, Any]) -> UpdateFuture:
+        unseen = [each for each in self._step if not each.is_seen]
+        future = self._requests.submit(partial(self._run_verb, verb, args, settings, unseen))
+        self._step = [] if verb == "optim_step" else [*unseen, future]
+        return future
+
+    def _run_verb(
+        self,
+        verb: str,
+        args: tuple[Any, ...],
+        settings: Mapping[str, Any],
+        unseen: Sequence[UpdateFuture],
+    ) -> Results:
+        for each in unseen:
+            if each.state in ("failed", "dropped"):
+                self._learners.drop_gradients()
+                error = each.exception()
+                why = "it was dropped, because too many were in flight" if error is None else repr(error)
+                raise UnfinishedStepError(
+                    f"{verb}: nothing of this step is applied, because submission {each.number} of it failed: {why}"
+                ) from error
+        try:
+            return self._learners.run_verb(verb, args, settings)
+        except BaseException:
+            with suppress(Exception):  # what fails before it reaches the learners leaves theirs
+                self._learners.drop_gradients()
+            raise
 
     def get_stats(self) -> dict[str, Any]:
         """Counts of submitted updates, and what the group runs on.

@@ -51,6 +51,14 @@ class LocalLearner:
         """See `RemoteLearners.update`."""
         return [self.learner.update(batch, episodes=episodes, **settings)]
 
+    def run_verb(self, verb: str, args: tuple[Any, ...], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """See `RemoteLearners.run_verb`."""
+        return [getattr(self.learner, verb)(*args, **settings).result()]
+
+    def drop_gradients(self) -> None:
+        """See `RemoteLearners.drop_gradients`."""
+        self.learner.drop_gradients()
+
     def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         """See `RemoteLearners.call_all`."""
         return [self.call_one(method, *args, **kwargs)]

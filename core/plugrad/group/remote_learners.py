@@ -28,6 +28,7 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner import Learner
 from plugrad.learner.modules.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
+from plugrad.types import ModuleID
 from plugrad.workers.answers import LostActor
 from plugrad.workers.ray_start import get_ray
 from plugrad.workers.raylet import put
@@ -74,6 +75,9 @@ class RecoveringLearners:
         self._restarts = RestartLimit(workers.config.max_restarts)
         self._error: PlugradError | None = None
         self._is_shut_down = False
+        self._open_calls = 0
+        """Calls of `forward_backward` since the last step; -1: a learner was lost, and with it their gradients."""
+        self._verb_runs = False
 
     @property
     def config(self) -> Config:
@@ -124,6 +128,8 @@ class RecoveringLearners:
 
     def _remove(self, lost: Sequence[LostActor]) -> None:
         self._compiled.clear()  # new learners have no programs; with fewer learners the shares have other sizes
+        if self._open_calls or self._verb_runs:
+            self._open_calls = -1
         for each in lost:
             if not self._is_shut_down:
                 log.warning("%s; on_failure=%r", each, self.config.on_failure)
@@ -249,6 +255,56 @@ class RemoteLearners(RecoveringLearners):
         self._workers.standbys.remember(key, batch, settings, len(self))
         return results
 
+    def run_verb(self, verb: str, args: tuple[Any, ...], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Call `forward_backward` or `optim_step` on all learners, like `call_all`.
+
+        Accumulated gradients are no part of the state, so those of a learner that is lost meanwhile are lost: the next
+        verb, or this one, raises an error, and all learners are as after their last step.
+
+        Args:
+            verb: the method's name.
+            args: its positional arguments.
+            settings: its named arguments.
+
+        Returns:
+            The results of each learner in rank order.
+
+        Raises:
+            UnfinishedStepError: gradients were lost.
+            Exception: see `call_all`.
+        """
+        key = (verb, _compile_key(args[0], {}) if args else None, str(settings.get("loss")))
+        given = put(self._workers.ray, (run_verb, verb, *args))
+        kwargs: dict[str, Any] = {"settings": settings}
+
+        def make_args() -> Any:
+            kwargs["after"] = self._open_calls
+            return given
+
+        def timeout_s() -> float:
+            return float(self.config.timeout_s if key in self._compiled else self.config.build_timeout_s)
+
+        with self._count_change():
+            self._verb_runs = True
+            try:
+                results = self._apply("apply", make_args, kwargs, timeout_s)
+            except BaseException:
+                self._open_calls = 0  # the learners have dropped them
+                raise
+            finally:
+                self._verb_runs = False
+            if verb == "optim_step":
+                self._open_calls = 0
+            elif self._open_calls >= 0:
+                self._open_calls += 1
+            self._compiled.add(key)
+            return results
+
+    def drop_gradients(self) -> None:
+        """Forget what `forward_backward` has accumulated on all learners."""
+        self._open_calls = 0
+        self.call_each("drop_gradients")
+
     def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         """Call a method that changes the state: it takes effect exactly once on all learners, or on none.
 
@@ -333,6 +389,7 @@ class RemoteLearners(RecoveringLearners):
             Exception: a further learner could not be built; the group is unchanged.
         """
         config = self.config.changed(num_learners=num_learners)
+        self.call_one("apply", _check_none_open, f"resize({num_learners})")
         if not num_learners:
             raise ConfigError(
                 "resize(0): a group of remote learners has one or more; for a learner in this process save the group "
@@ -465,3 +522,29 @@ def _get_config(learner: LearnerProtocol) -> Config:
 
 def _set_num_learners(learner: Learner, num_learners: int) -> None:
     learner.config = learner.config.changed(num_learners=num_learners)
+
+
+def _check_none_open(learner: Learner, what: str) -> None:
+    learner._verbs.check_none_open(what)
+
+
+def run_verb(
+    learner: Learner, verb: str, *args: Any, settings: Mapping[str, Any], after: int
+) -> dict[ModuleID, dict[str, Any]]:
+    """Run a verb on a learner of a group; for `Learner.apply`.
+
+    Args:
+        learner: the learner.
+        verb: the method's name.
+        *args: its positional arguments.
+        settings: its named arguments.
+        after: how many calls of `forward_backward` it must have accumulated.
+
+    Returns:
+        The results.
+
+    Raises:
+        UnfinishedStepError: it has accumulated another number of calls.
+        Exception: what the method raises.
+    """
+    return learner._verbs.run(verb, *args, after=after, **settings)

@@ -29,14 +29,18 @@ class Dropped:
 
 
 class UpdateFuture:
-    """The outcome of one submitted update: results, an error or `Dropped`.
+    """The outcome of one submitted update, or of a verb: results, an error or `Dropped`.
 
     Args:
         number: the number of the submission in its group, from 1.
+
+    Attributes:
+        is_seen: whether `result` has given the outcome to somebody.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.is_seen = False
         self._future: Future[Results | Dropped] = Future()
 
     def __repr__(self) -> str:
@@ -74,7 +78,12 @@ class UpdateFuture:
             raise LearnerTimeoutError(
                 f"update {self.number} has no outcome after {timeout:g} s; it goes on", phase="update"
             )
+        self.is_seen = True
         return self._future.result()
+
+    def exception(self) -> BaseException | None:
+        """The error of a future that is done, without giving it to anybody; None if it has none."""
+        return self._future.exception() if self.done else None
 
     def set_outcome(self, outcome: Results | Dropped | BaseException) -> None:
         """Set the outcome, once."""

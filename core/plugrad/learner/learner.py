@@ -588,8 +588,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             learner.forward_backward(second, loss=my_loss)
             results = learner.optim_step().result()
 
-        With `optim_step` this is one gradient step in two halves, by the same hooks as in `update`. Calls weigh by their
-        rows that count: calls of any sizes are a step on all of their rows at once, and one call is what
+        With `optim_step` this is one gradient step in two halves, by the same hooks as in `update`. Calls weigh by
+        their rows that count: calls of any sizes are a step on all of their rows at once, and one call is what
         `update(batch, minibatch_size="whole", num_epochs=1)` does. Columns that are standardised over each minibatch
         are so over each call. `update_begun` and `before_gradient_based_update` are called with the first call of a
         step. On an error the learner is as after its last step, and the accumulated gradients are gone.

@@ -198,6 +198,7 @@ def pad_minibatches(
 
 Order = Mapping[ModuleID, Array]
 
+
 def num_steps_of(order: Order) -> int:
     """The number of minibatches."""
     return len(next(iter(order.values())))

@@ -43,7 +43,6 @@ class Half(NamedTuple):
     variables: Sequence[Variable]
 
 
-
 class Programs:
     """Makes the programs of one learner and keeps them.
 
@@ -88,7 +87,9 @@ class Programs:
     def _of_half(self, half: Half, columns: Hashable) -> "PreparedProgram":
         key = (half.key, columns)
         if key not in self._made:
-            former = [each for each in self._made if isinstance(each, tuple) and not isinstance(each[0], bool)]
+            former = [
+                each for each in self._made if isinstance(each, tuple) and not isinstance(each[0], bool)
+            ]
             for each in former[: len(former) + 1 - MOST_HALVES]:
                 del self._made[each]
             reads: Reads = set()

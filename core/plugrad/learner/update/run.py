@@ -222,9 +222,7 @@ class UpdateRun:
                     "undone (learner.set_weights() would have been)"
                 )
             learner._failure = f"{type(error).__name__}: {error}"
-            error.add_note(
-                f"{why}, and the learner refuses to train, act and save until restore_from_path"
-            )
+            error.add_note(f"{why}, and the learner refuses to train, act and save until restore_from_path")
 
     def rehearse(self, batch: Any, spec: MinibatchSpec) -> None:
         """Train on a batch without the hooks and the counters of an update; see `plugrad.learner.update.rehearsal`.

@@ -6,11 +6,10 @@ second half divides by the sum of these weights. So batches of any sizes are one
 batch is the step that `update` takes. Both halves call the functions of a whole step (`plugrad.learner.update.step`).
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,13 +17,12 @@ import numpy as np
 from plugrad import batch as batches
 from plugrad.batch.forms import SampleCount
 from plugrad.errors import BatchError, ConfigError, UnfinishedStepError
-from plugrad.gradients import FlatGradients, Layout, flat_of, layouts_in
-from plugrad.hooks.backend_spec import BackendSpec, Step, StepContext
+from plugrad.gradients import Layout
+from plugrad.hooks.backend_spec import BackendSpec
 from plugrad.learner.peers import ACTIONS
 from plugrad.learner.state.state import Snapshot
 from plugrad.learner.update.checks import (
     NONFINITE,
-    NONFINITE_KEY,
     check_timesteps,
     count_skipped,
     nan_losses,
@@ -32,6 +30,12 @@ from plugrad.learner.update.checks import (
     report_means,
     step_error,
     text_errors,
+)
+from plugrad.learner.update.half_steps import (
+    FACTORS,
+    make_first_half,
+    make_second_half,
+    owner_of_parameter,
 )
 from plugrad.learner.update.minibatches import (
     MinibatchSpec,
@@ -43,37 +47,23 @@ from plugrad.learner.update.minibatches import (
 from plugrad.learner.update.optimizers import check_all_have_optimizers, check_no_late_parameters
 from plugrad.learner.update.programs import Half
 from plugrad.learner.update.run import Clock
-from plugrad.learner.update.step import (
-    Reads,
-    accumulate_gradients,
-    all_finite,
-    finish_step,
-    make_step,
-    report_losses,
-)
+from plugrad.learner.update.step_sums import StepSums
 from plugrad.losses import Loss, find_loss
 from plugrad.metrics import SEPARATOR
-from plugrad.ops import Ops, Variable
+from plugrad.ops import Variable
 from plugrad.types import (
     ALL_MODULES,
     GRADIENT_STEPS,
     TOTAL_LOSS_KEY,
     Array,
-    ModuleBatches,
     ModuleID,
     ParamRef,
-    Tensor,
 )
 
 if TYPE_CHECKING:
     from plugrad.learner.learner import Learner
 
 Results = dict[ModuleID, dict[str, Any]]
-Accumulated = Mapping[Layout, Variable]
-"""The sums of gradients, a flat vector for each optimizer."""
-FACTORS = f"{SEPARATOR}factors"
-"""The id under which the second half gets `{module_id: [1]}`, what sums of gradients are multiplied by."""
-_PLAIN = StepContext()
 
 
 @dataclass(frozen=True)
@@ -102,157 +92,6 @@ class Done:
         return self.results
 
 
-# --- the two halves of a step, which programs trace ---
-
-
-def _first_half(
-    learner: "Learner", accumulated: Accumulated, seen: set[Layout], batch: ModuleBatches
-) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
-    """Losses and gradients of a batch, added to those of others; in place of `Learner._update`. Traced."""
-    ops, layouts = learner.ops, learner.layouts
-    with learner.metrics.step() as metrics:
-        losses, fwd_out, raw = accumulate_gradients(learner, batch)
-        for layout in layouts_in(raw, layouts):
-            seen.add(layout)
-            variable = accumulated[layout]
-            variable.assign(variable.read() + flat_of(ops, raw, layout))
-        report_losses(learner, losses, metrics, all_finite(ops, layouts, losses, raw, raw))
-    return fwd_out, dict(losses), metrics
-
-
-def _make_first_half(
-    learner: "Learner", accumulated: Accumulated, loss: Loss | None, seen: set[Layout], reads: Reads
-) -> Step:
-    inner = make_step(learner, reads, partial(_first_half, learner, accumulated, seen))
-
-    def step(minibatch: ModuleBatches, context: StepContext = _PLAIN) -> dict[str, Tensor]:
-        with _other_loss(learner, loss):
-            return inner(minibatch, context)
-
-    return step
-
-
-@contextmanager
-def _other_loss(learner: "Learner", loss: Loss | None) -> Iterator[None]:
-    """While it lasts, `learner.compute_loss_for_module` computes this loss, with the wrappers of plugins around it."""
-    if loss is None:
-        yield
-        return
-    given, hook = loss, "compute_loss_for_module"
-
-    def answer(
-        learner: Any, module_id: ModuleID, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
-    ) -> Tensor:
-        return given(learner, module_id, batch, fwd_out)
-
-    def compute(self: "Learner", *, module_id: ModuleID, config: Any = None, batch: Any, fwd_out: Any) -> Any:
-        config = self.config_view(module_id) if config is None else config
-        return self._hooks.call_with(
-            answer, hook, learner=self, module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
-        )
-
-    attributes = vars(learner)
-    former = attributes.get(hook)
-    attributes[hook] = MethodType(compute, learner)
-    try:
-        yield
-    finally:
-        del attributes[hook]
-        if former is not None:
-            attributes[hook] = former
-
-
-def _make_second_half(learner: "Learner", accumulated: Accumulated, layouts: Sequence[Layout]) -> Step:
-    def step(minibatch: ModuleBatches, context: StepContext = _PLAIN) -> dict[str, Tensor]:
-        learner._step_context = context
-        factors = minibatch[FACTORS]
-        with learner.metrics.step() as metrics:
-            parts = [
-                (each, _divided(learner.ops, each, accumulated[each].read(), factors)) for each in layouts
-            ]
-            reduced = learner._reduce_gradients(FlatGradients(learner.ops, parts))
-            modules = list(factors)
-            finish = partial(finish_step, learner, modules, learner.layouts, [], {}, reduced, reduced)
-            metrics.update(context.finish(finish))
-            return dict(metrics)
-
-    return step
-
-
-def _divided(ops: Ops, layout: Layout, total: Tensor, factors: Mapping[ModuleID, Tensor]) -> Tensor:
-    """A sum of gradients times the factor of the module that has the parameter."""
-    some = next(iter(factors))
-    owners = [each if (each := _owner(ref)) in factors else some for ref in layout.refs]
-    if len({*owners}) == 1:
-        return total * ops.reshape(factors[owners[0]], ())
-    parts = zip(layout.split(ops, total).items(), owners, strict=True)
-    return layout.join(ops, {ref: part * ops.reshape(factors[owner], ()) for (ref, part), owner in parts})
-
-
-def _owner(ref: ParamRef) -> ModuleID:
-    return ref.partition("/")[0]
-
-
-# --- what was added up since the last step ---
-
-
-@dataclass
-class _Sums:
-    """What the calls since the last step have added up.
-
-    Args:
-        snapshot: of the learner before the first one.
-    """
-
-    snapshot: Snapshot
-    added: list[dict[ModuleID, int]] = field(default_factory=list)
-    """Of each call that was added: the rows that count, for each module and for all."""
-    rows: dict[ModuleID, int] = field(default_factory=dict)
-    """Of all calls, also of those that were skipped."""
-    env_steps: int = 0
-    num_calls: int = 0
-    seen: set[Layout] = field(default_factory=set)
-    metrics: dict[str, float] = field(default_factory=dict)
-    weights: dict[str, float] = field(default_factory=dict)
-
-    def weights_of(self, rows: Mapping[ModuleID, int]) -> dict[ModuleID, float]:
-        """The weight of each module, and of all, in a call with these rows."""
-        first: dict[ModuleID, int] = {}
-        for each in (*self.added, rows):
-            first = {**each, **first}
-        return {module_id: number / first[module_id] for module_id, number in rows.items()}
-
-    def factors(self) -> dict[ModuleID, Array]:
-        """What the sums of gradients are multiplied by."""
-        weights: dict[ModuleID, float] = {}
-        for rows in self.added:
-            for module_id, weight in self.weights_of(rows).items():
-                weights[module_id] = weights.get(module_id, 0.0) + weight
-        weights.pop(ALL_MODULES, None)
-        return {module_id: np.array([1.0 / weight], np.float32) for module_id, weight in weights.items()}
-
-    def are_proportional(self, rows: Mapping[ModuleID, int]) -> bool:
-        """Whether all modules have the same share of their rows in each call, with a further one."""
-        calls = [*self.added, rows]
-        ids = {module_id for each in calls for module_id in each}
-        numbers = np.array([[each.get(module_id, 0) for module_id in sorted(ids)] for each in calls], float)
-        shares = numbers / numbers.sum(0)
-        return bool(np.allclose(shares, shares[:, :1], rtol=0.0, atol=1e-9))
-
-    def add(self, rows: Mapping[ModuleID, int], means: Mapping[str, Any]) -> None:
-        """Add a call: its rows, and its metrics, which are multiplied by its weights."""
-        weights = self.weights_of(rows)
-        for name, value in means.items():
-            weight = weights.get(name.split(SEPARATOR)[0], weights[ALL_MODULES])
-            self.metrics[name] = self.metrics.get(name, 0.0) + float(value)
-            self.weights[name] = self.weights.get(name, 0.0) + weight
-        self.added.append(dict(rows))
-
-    def means(self) -> dict[str, Any]:
-        """The means of the metrics over the rows of all calls."""
-        return {name: np.asarray(value / self.weights[name]) for name, value in self.metrics.items()}
-
-
 class Verbs:
     """The verbs of one learner.
 
@@ -262,7 +101,7 @@ class Verbs:
 
     def __init__(self, learner: "Learner") -> None:
         self._learner = learner
-        self._sums: _Sums | None = None
+        self._sums: StepSums | None = None
         self._accumulated: dict[Layout, Variable] = {}
         self._seen: dict[Hashable, set[Layout]] = {}
         self._why_dropped = ""
@@ -284,8 +123,8 @@ class Verbs:
         if number := self.num_calls:
             calls = "1 call" if number == 1 else f"{number} calls"
             raise UnfinishedStepError(
-                f"{what} between forward_backward and optim_step: the gradients of {calls} are not applied yet, and are "
-                "no part of the state: call optim_step() first, or drop_gradients() to forget them",
+                f"{what} between forward_backward and optim_step: the gradients of {calls} are not applied yet, and "
+                "are no part of the state: call optim_step() first, or drop_gradients() to forget them",
                 calls=number,
             )
 
@@ -302,6 +141,21 @@ class Verbs:
             with self._acting_goes_on():
                 sums.snapshot.restore()
             self._learner.weights_version += 1
+
+    def run(self, verb: str, *args: Any, after: int, **settings: Any) -> Results:
+        """Run a verb on a learner of a group.
+
+        Args:
+            verb: "forward_backward" or "optim_step".
+            *args: its positional arguments.
+            after: how many calls this learner must have accumulated, as its group knows it.
+            **settings: its named arguments.
+
+        Returns:
+            The results.
+        """
+        results: Results = getattr(self, verb)(*args, after=after, **settings)
+        return results
 
     # --- the first half -----------------------------------------------------------------------------------------
 
@@ -327,15 +181,17 @@ class Verbs:
             self._check_step_has_halves()
             if learner.peers is not None:
                 batch, _ = learner.peers.union(batch, None, forward_backward=True, loss=_name_of(loss))
+            if batch is None:
+                raise BatchError("forward_backward takes a batch; found None")
             function = find_loss(loss) if isinstance(loss, str) else loss
             if not (function is None or callable(function)):
                 raise ConfigError(
-                    f"loss={loss!r:.80}: expected a function (learner, module_id, batch, fwd_out) -> scalar, the name of "
-                    "one that plugrad.losses.named_loss registered, or None for the algorithm's own"
+                    f"loss={loss!r:.80}: expected a function (learner, module_id, batch, fwd_out) -> scalar, the name "
+                    "of one that plugrad.losses.named_loss registered, or None for the algorithm's own"
                 )
             if self._sums is None:
                 self._begin(snapshot)
-            results = self._add(batch, function, self._sums or _Sums(snapshot))
+            results = self._add(batch, function, self._sums or StepSums(snapshot))
             # Last: if a learner of a group raises before this, the step is dropped on all.
             if learner.collective is not None:
                 learner.collective.barrier()
@@ -356,14 +212,12 @@ class Verbs:
         if [*self._accumulated] != layouts:
             # Not by the learner's method: what that one makes is a plugin's, and part of the state.
             make = partial(BackendSpec._get_tensor_variable, learner)
-            self._accumulated = {
-                each: make(np.zeros(each.size, np.float32), "float32") for each in layouts
-            }
+            self._accumulated = {each: make(np.zeros(each.size, np.float32), "float32") for each in layouts}
             self._seen = {}
         for layout, variable in self._accumulated.items():
             variable.assign(learner.ops.zeros((layout.size,), "float32"))
 
-    def _add(self, batch: Any, loss: Loss | None, sums: _Sums) -> Results:
+    def _add(self, batch: Any, loss: Loss | None, sums: StepSums) -> Results:
         learner, run = self._learner, self._learner._update_run
         given = run.columns(batch, None)
         columns, counts = prepare_batch(learner, own_columns(learner, given), run.checks)
@@ -391,7 +245,7 @@ class Verbs:
 
     def _run_first_half(
         self,
-        sums: _Sums,
+        sums: StepSums,
         columns: batches.Batch,
         counts: Mapping[ModuleID, SampleCount],
         loss: Loss | None,
@@ -406,7 +260,7 @@ class Verbs:
         order = minibatch_indices(counts, MinibatchSpec(accumulate=accumulate), streams)
         key = loss if isinstance(loss, Hashable) else id(loss)
         seen = self._seen.setdefault(key, set())
-        make = partial(_make_first_half, learner, self._accumulated, loss, seen)
+        make = partial(make_first_half, learner, self._accumulated, loss, seen)
         prepared = run.programs.of(
             columns, half=Half(("forward_backward", key), make, [*self._accumulated.values()])
         )
@@ -473,7 +327,7 @@ class Verbs:
             if learner.peers is not None:
                 learner.peers.union({}, None, optim_step=True, timesteps=timesteps)
             if sums is None:
-                why = f". Those of the calls before were dropped: {self._why_dropped}" if self._why_dropped else ""
+                why = self._why_dropped and f". Those of earlier calls were dropped: {self._why_dropped}"
                 raise UnfinishedStepError(
                     f"optim_step: there are no gradients to apply: call forward_backward(batch) first{why}"
                 )
@@ -503,7 +357,7 @@ class Verbs:
             learner._undo_copy = around
         return results
 
-    def _run_second_half(self, sums: _Sums) -> None:
+    def _run_second_half(self, sums: StepSums) -> None:
         learner, run = self._learner, self._learner._update_run
         num_skipped = sums.num_calls - len(sums.added)
         if not sums.added:
@@ -517,10 +371,8 @@ class Verbs:
             for each in registered
             if each.layout in sums.seen and not each.modules.isdisjoint(factors[FACTORS])
         ]
-        make = partial(_make_second_half, learner, self._accumulated, layouts)
-        half = Half(
-            ("optim_step", tuple(layouts)), lambda reads: make(), [*self._accumulated.values()]
-        )
+        make = partial(make_second_half, learner, self._accumulated, layouts)
+        half = Half(("optim_step", tuple(layouts)), lambda reads: make(), [*self._accumulated.values()])
         prepared = run.programs.of(factors, half=half)
         prepared.program.begin_update()
         means = dict(prepared.means(factors, {FACTORS: np.zeros((1, 1), np.int32)}))
@@ -546,17 +398,18 @@ class Verbs:
         learner = self._learner
         if learner._hooks.is_authors("update"):
             raise ConfigError(
-                f"forward_backward: {type(learner).__name__} or a plugin has a gradient step of its own (_update, or the "
-                "hook 'update'), which has no halves: call update(batch), or change compute_losses, "
+                f"forward_backward: {type(learner).__name__} or a plugin has a gradient step of its own (_update, or "
+                "the hook 'update'), which has no halves: call update(batch), or change compute_losses, "
                 "postprocess_gradients or apply_gradients, which both verbs call",
                 hook="update",
             )
         if learner.program_batch is not None:
             raise ConfigError(
-                "forward_backward: this learner is one of many seeds that are trained as one program: call update(batch)"
+                "forward_backward: this learner is one of many seeds that are trained as one program: call "
+                "update(batch)"
             )
 
-    def _check_shares(self, sums: _Sums, rows: Mapping[ModuleID, int]) -> None:
+    def _check_shares(self, sums: StepSums, rows: Mapping[ModuleID, int]) -> None:
         """Where modules share parameters, a sum of gradients cannot be divided by the rows of each of them."""
         if sums.are_proportional({**rows, ALL_MODULES: sum(rows.values())}):
             return
@@ -566,8 +419,8 @@ class Verbs:
             what = "compute_losses has a loss of all modules" if joint else f"modules share {shared[0]}"
             raise BatchError(
                 f"forward_backward: {what}, and the calls since the last step have rows of the modules in different "
-                f"proportions, last {dict(rows)}, first {sums.added[0] if sums.added else dict(rows)}: give each call the "
-                "same share of each module's rows, or call update(batch) with all rows",
+                f"proportions, last {dict(rows)}, first {sums.added[0] if sums.added else dict(rows)}: give each call "
+                "the same share of each module's rows, or call update(batch) with all rows",
                 expected=sums.added[0] if sums.added else {},
                 found=dict(rows),
             )
@@ -578,7 +431,7 @@ class Verbs:
             ref
             for module_id in learner.trainable_module_ids
             for param in learner.get_parameters(learner.module[module_id])
-            if _owner(ref := learner.get_param_ref(param)) != module_id
+            if owner_of_parameter(ref := learner.get_param_ref(param)) != module_id
         ]
 
     def _fail(self, error: BaseException, snapshot: Snapshot, *, has_begun: bool) -> None:
