@@ -5,9 +5,16 @@ import pytest
 from learning import ValueLearner, digest, ppo_batch, ppo_config, value_config, weights, with_modules
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, LearnerGroup, hookimpl
-from plugrad.errors import BatchError, ConfigError, NonFiniteError, NotBuiltError, UnfinishedStepError
+from plugrad.errors import (
+    BatchError,
+    ConfigError,
+    NonFiniteError,
+    NotBuiltError,
+    UnfinishedStepError,
+)
 from plugrad.learner.state.state import digest as digest_of_learner
 from plugrad.losses import find_loss, mean_over_rows, named_loss
+from plugrad.testing.taking_turns import take_turns
 
 P = DEFAULT_MODULE_ID
 TRAINING = {"lr": 0.05, "grad_clip": 0.5}
@@ -507,3 +514,67 @@ def test_verbs_that_were_submitted_before_an_error_was_seen_fail_with_it(group):
     group.forward_backward(ppo_batch(5))
     (results,) = group.optim_step().result()
     assert results[P]["num_module_steps_trained"] == 5
+
+
+# --- several learners ---
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_learners_of_a_group_take_their_shares_of_each_call_and_exchange_gradients_once(accumulate):
+    config = ppo_config(lr=0.05, grad_clip=0.5, optimizer={"type": "sgd"}, use_kl_loss=True)
+    one = config.build_learner()
+    learners = [config.training(accumulate=accumulate).build_learner() for _ in range(3)]
+    batch, losses = ppo_batch(13), {}
+
+    def train(learner):
+        found = [
+            learner.forward_backward(part(batch, first, last)).result()[P]["total_loss"]
+            for first, last in ((0, 2), (2, 13))  # two rows for three learners
+        ]
+        losses[id(learner)] = [*found, learner.optim_step().result()[P]["total_loss"]]
+
+    exchanges = take_turns(learners, train)
+    # Of each call its metrics and a barrier, of the step gradients and a barrier.
+    assert exchanges == [6] * 3
+    (first, second, third) = losses.values()
+    assert first == second == third
+    assert first[-1] == pytest.approx(one.update(batch)[P]["total_loss"], abs=1e-6)
+    assert first[-1] == pytest.approx((2 * first[0] + 11 * first[1]) / 13, abs=1e-6)
+    for learner in learners:
+        np.testing.assert_allclose(weights(learner), weights(one), rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(weights(learner), weights(learners[0]))
+
+
+def infinite_somewhere(learner, module_id, batch, fwd_out):
+    ops, values = learner.ops, fwd_out["vf_preds"]
+    return ops.mean(ops.where(batch["value_targets"] > 50.0, values * np.inf, values))
+
+
+def test_a_share_that_is_not_finite_is_skipped_by_all():
+    config = value_config(lr=0.05, nonfinite="skip", optimizer={"type": "sgd"})
+    learners, one = [config.build_learner() for _ in range(3)], config.build_learner()
+    bad = ppo_batch(9)
+    bad["value_targets"][8] = 100.0  # of the last learner
+    skipped = {}
+
+    def train(learner):
+        learner.forward_backward(ppo_batch(7))
+        found = learner.forward_backward(bad, infinite_somewhere).result()
+        skipped[id(learner)] = found[ALL_MODULES]["num_nonfinite_minibatches"]
+        learner.optim_step()
+
+    take_turns(learners, train)
+    assert [*skipped.values()] == [1, 1, 1]
+    one.forward_backward(ppo_batch(7))
+    one.optim_step()
+    for learner in learners:
+        np.testing.assert_allclose(weights(learner), weights(one), rtol=0, atol=1e-6)
+
+
+def test_a_learner_of_a_group_that_lacks_calls_of_the_others_takes_no_step():
+    learner = ppo_config(lr=0.05).build_learner()
+    before = digest(learner.get_state())
+    learner._verbs.run("forward_backward", ppo_batch(4), None, after=0)
+    with pytest.raises(UnfinishedStepError, match="the gradients of 2 calls of forward_backward are lost"):
+        learner._verbs.run("optim_step", None, after=2)
+    assert digest(learner.get_state()) == before
