@@ -32,6 +32,7 @@ BUILTINS = {
     "NonFiniteError": FloatingPointError,
     "NotBuiltError": ValueError,
     "NotUndoneError": RuntimeError,
+    "UnfinishedStepError": RuntimeError,
     "OptimizerError": ValueError,
     "PluginConflictError": ValueError,
     "PluginError": RuntimeError,

@@ -11,10 +11,10 @@ is chosen here, and everything is bound, when the learner is built.
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, wraps
-from types import FunctionType, MethodType, ModuleType, NoneType
+from types import MethodType, ModuleType, NoneType
 from typing import Any, get_args
 
 import pluggy
@@ -30,7 +30,7 @@ from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
-from plugrad.hooks.markers import PROJECT, hookimpl, parameters_of
+from plugrad.hooks.markers import PROJECT, hookimpl, parameters_of, with_parameters
 
 BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
 SPECIFICATIONS = (*BACKEND_SPECIFICATIONS, AlgorithmBuildSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
@@ -282,7 +282,7 @@ class HookManager:
         arguments = tuple(each.name for each in parameters)
         if wanted not in (arguments, ("learner", *arguments)):
             return None
-        method = _with_parameters(function, wanted, parameters)
+        method = with_parameters(function, wanted, parameters)
         return method if method is None or wanted == arguments else MethodType(method, owner)
 
     def fills_in_config(self, name: str) -> bool:
@@ -362,38 +362,6 @@ class HookManager:
     def provider_of(self, name: str) -> str:
         """The name of a hook's provider, or "nobody"."""
         return str(self._providers[name][0]) if name in self._providers else "nobody"
-
-
-def _with_parameters(
-    function: Callable[..., Any], wanted: Sequence[str], parameters: Sequence[inspect.Parameter]
-) -> Callable[..., Any] | None:
-    """A provider that takes what the method takes: with its defaults, and its `**kwargs` in place of the last argument.
-
-    A hook's implementation has neither. It is the same code, so that a call has no frame of its own for them.
-    """
-    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    if not defaults and not takes_any:
-        return function
-    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-    plain: Any = getattr(function, "__func__", function)
-    if not isinstance(plain, FunctionType):
-        return None
-    code, bound_to = plain.__code__, getattr(function, "__self__", None)
-    names = code.co_varnames[: code.co_argcount]
-    if names[bound_to is not None :] != tuple(wanted):
-        return None  # a decorator's own function
-    if named or takes_any:  # a function's variables begin with its arguments: positional, named, **kwargs
-        code = code.replace(
-            co_argcount=code.co_argcount - len(named) - takes_any,
-            co_kwonlyargcount=len(named),
-            co_flags=code.co_flags | (inspect.CO_VARKEYWORDS if takes_any else 0),
-        )
-    positional = tuple(value for name, value in defaults.items() if name not in named)
-    made = FunctionType(code, plain.__globals__, plain.__name__, positional or None, plain.__closure__)
-    made.__kwdefaults__ = {name: value for name, value in defaults.items() if name in named} or None
-    made.__qualname__, made.__doc__, made.__module__ = plain.__qualname__, plain.__doc__, plain.__module__
-    return made if bound_to is None else MethodType(made, bound_to)
 
 
 def _named(name: str, functions: Mapping[str, Callable[..., Any]]) -> ModuleType:
