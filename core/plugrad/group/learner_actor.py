@@ -15,6 +15,7 @@ from plugrad.group.connected_batch import ConnectedBatch, after_connectors, conn
 from plugrad.group.messages import Failure, Reply, make_failure
 from plugrad.hooks.registry import load_collective
 from plugrad.learner import Learner, build_learner
+from plugrad.learner.state.components import COMPONENTS
 from plugrad.learner.state.state import digest
 from plugrad.learner.update.data_parallel import set_collective
 from plugrad.learner.update.rehearsal import rehearse
@@ -167,8 +168,12 @@ class LearnerActor:
         """
         return self._reply(lambda: rehearse(self._built_learner(), size, *args, settings))
 
-    def copy_sync_state(self) -> tuple[Reply, Any]:
+    def copy_sync_state(self, drops_gradients: bool) -> tuple[Reply, Any]:
         """Copy what makes another learner equal to this one: pickled config, state, last committed change.
+
+        Args:
+            drops_gradients: whether accumulated gradients are forgotten before: they are no part of the state, and those
+                of a learner that is lost are missing. A standby may get the state beside them.
 
         Returns:
             `(reply, copy)`; the reply's value is the time that it took in seconds; it has no digest.
@@ -178,8 +183,9 @@ class LearnerActor:
         start, copy, failure = perf_counter(), None, None
         try:
             learner = self._built_learner()
-            learner.drop_gradients()  # no part of the state, and those of a learner that is lost are missing
-            copy = cloudpickle.dumps(learner.config), learner.get_state(), self._committed
+            if drops_gradients:
+                learner.drop_gradients()
+            copy = cloudpickle.dumps(learner.config), learner.get_state([*COMPONENTS]), self._committed
         except Exception as error:
             failure = self._make_failure(error)
         return Reply(self._rank, self._committed, "", perf_counter() - start, failure), copy

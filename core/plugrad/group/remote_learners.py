@@ -369,7 +369,7 @@ class RemoteLearners(RecoveringLearners):
         self._workers.digest = replies[0].digest
         if not are_equal:
             self._sync_from(0)
-            if method == "update":
+            if method == "update" or self._verb_runs:
                 raise CollectiveError(
                     "after this update the learners' states differ, and all have that of learner 0 now: an override "
                     "changes them by numbers that are not reduced over the learners"

@@ -136,7 +136,7 @@ class Standbys:
             self._look()
             is_busy = any(each.calls for each in self._waiting)
             if self._state is None and monotonic() >= self._follows_at and not (is_busy and self._fits):
-                self._state = tuple(learner.call("copy_sync_state", num_returns=2))
+                self._state = tuple(learner.call("copy_sync_state", False, num_returns=2))
 
     def close(self) -> list[Actor]:
         """Stop having standbys; returns the actors, which the caller must kill."""

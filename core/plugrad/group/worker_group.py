@@ -338,7 +338,7 @@ class WorkerGroup:
             Exception: a learner could not give or load the state.
         """
         timeout_s = self.config.build_timeout_s
-        reply, state = self._actors[source].call("copy_sync_state", num_returns=2)
+        reply, state = self._actors[source].call("copy_sync_state", True, num_returns=2)
         replies, lost = self._split(self._gather({source: reply}, timeout_s))
         if lost:
             return lost
