@@ -172,8 +172,8 @@ class LearnerActor:
         """Copy what makes another learner equal to this one: pickled config, state, last committed change.
 
         Args:
-            drops_gradients: whether accumulated gradients are forgotten before: they are no part of the state, and those
-                of a learner that is lost are missing. A standby may get the state beside them.
+            drops_gradients: whether accumulated gradients are forgotten before: they are no part of the state, and
+                those of a learner that is lost are missing. A standby may get the state beside them.
 
         Returns:
             `(reply, copy)`; the reply's value is the time that it took in seconds; it has no digest.
