@@ -96,6 +96,24 @@ def plain(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     return found
 
 
+def verbs(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """Two calls of each process, of which one has no rows, and a step; and an error of one process between them."""
+    found = {}
+    for step in range(2):
+        for call in range(2):
+            group.forward_backward(rows_of(2 * step + call, rank)).result()
+        (results,) = group.optim_step().result()
+        found[f"rows {step}"] = results["default_policy"]["num_module_steps_trained"]
+    before = trained(group)
+    group.forward_backward(rows_of(0, rank)).result()
+    if rank == 1:
+        group.foreach_learner(lambda learner: setattr(learner, "compute_losses", lambda **_: 1 / 0))
+    future = group.forward_backward(rows_of(1, rank))
+    found["error"] = type(future.exception()).__name__
+    found["undone"] = trained(group).tobytes() == before.tobytes()
+    return found
+
+
 def sequences(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     """Sequences of 3 steps in one process, and of 5 in the other."""
     for update in range(UPDATES):

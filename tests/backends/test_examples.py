@@ -105,6 +105,14 @@ def assert_league(lines):
     assert 0 <= float(rate) <= 1
 
 
+def assert_grpo_characters(lines):
+    *training, words = lines
+    rewards = losses(training)
+    assert rewards[0] == pytest.approx(0.31, abs=0.1)  # of letters drawn at random
+    assert rewards[-1] > rewards[0] + 0.3
+    assert {len(each) for each in words.split()} == {9}
+
+
 def assert_socket_simulator(lines):
     returns = losses(lines)
     assert returns[0] < 0.0

@@ -83,6 +83,21 @@ def test_each_process_with_its_own_rows_is_one_learner_with_all(backend: str, tm
     np.testing.assert_allclose(alone.foreach_learner(weights)[0], weights(one), rtol=0, atol=1e-6)
 
 
+def test_the_verbs_of_each_process_are_those_of_one_learner_with_all_rows(tmp_path: Path) -> None:
+    needs.backend("torch")
+    found = started("torch", tmp_path, "verbs")
+    one = launched.config("torch").build_learner()
+    for step in range(2):
+        for call in range(2):
+            one.forward_backward(launched.whole(2 * step + call, 3))
+        one.optim_step()
+    for rank, each in enumerate(found):
+        np.testing.assert_allclose(each["weights"], weights(one), rtol=0, atol=1e-6)
+        assert [int(each[f"rows {step}"]) for step in range(2)] == [2 * sum(launched.NUMBERS)] * 2
+        assert each["error"] == ("ZeroDivisionError" if rank == 1 else "CollectiveError")
+        assert each["undone"]
+
+
 @pytest.mark.parametrize("what", ["sequences", "episodes"])
 def test_so_are_sequences_of_other_lengths_and_episodes(what: str, tmp_path: Path) -> None:
     needs.backend("torch")

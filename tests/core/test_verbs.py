@@ -1,5 +1,7 @@
 """`forward_backward` and `optim_step`: one step in two halves, of which the first may be taken in any parts."""
 
+import threading
+
 import numpy as np
 import pytest
 from learning import ValueLearner, digest, ppo_batch, ppo_config, value_config, weights, with_modules
@@ -12,6 +14,7 @@ from plugrad.errors import (
     NotBuiltError,
     UnfinishedStepError,
 )
+from plugrad.group.request_queue import BackgroundRequestQueue
 from plugrad.learner.state.state import digest as digest_of_learner
 from plugrad.losses import find_loss, mean_over_rows, named_loss
 from plugrad.testing.taking_turns import take_turns
@@ -504,7 +507,7 @@ def test_verbs_that_were_submitted_before_an_error_was_seen_fail_with_it(group):
         group.optim_step(),
     )
     assert [each.state for each in (good, bad, late, step)] == ["applied", "failed", "failed", "failed"]
-    with pytest.raises(UnfinishedStepError, match="nothing of this step is applied, because submission 2"):
+    with pytest.raises(UnfinishedStepError, match="nothing of this step is applied, because forward_b"):
         step.result()
     assert digest(group.get_state()) == before
     # The next step begins anew; so does one after an error that was seen.
@@ -578,3 +581,21 @@ def test_a_learner_of_a_group_that_lacks_calls_of_the_others_takes_no_step():
     with pytest.raises(UnfinishedStepError, match="the gradients of 2 calls of forward_backward are lost"):
         learner._verbs.run("optim_step", None, after=2)
     assert digest(learner.get_state()) == before
+
+
+@pytest.mark.parametrize("lost", ["forward_backward", "optim_step"])
+def test_a_queue_that_is_full_drops_no_part_of_a_step_silently(group, lost):
+    """Neither a step without one of its calls, nor a next step on top of one that was not taken."""
+    group._requests = BackgroundRequestQueue(1, "drop_newest")
+    before = digest(group.get_state())
+    group.forward_backward(ppo_batch(4)).result()
+    release = threading.Event()
+    busy = group._requests.submit(lambda: [] if release.wait(10) else [{}])
+    verbs = [lambda: group.forward_backward(ppo_batch(4)), group.optim_step]
+    at, after = verbs if lost == "forward_backward" else verbs[::-1]
+    assert at().state == "dropped"
+    release.set()
+    assert busy.result() == []
+    with pytest.raises(UnfinishedStepError, match=f"because {lost}, submission 3, failed: it was dropped"):
+        after().result()
+    assert digest(group.get_state()) == before

@@ -35,6 +35,8 @@ from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE
 STATE_AFTER_UPDATE = "_rl_module_state_after_update"
 """The key of the modules' state in the first learner's results with `return_state=True`; the name is RLlib's."""
 
+OPTIM_STEP = "optim_step"
+
 SETTINGS_OF_UPDATE = frozenset(
     {"minibatch_size", "num_epochs", "shuffle_batch_per_epoch", "num_total_minibatches"}
 )
@@ -94,7 +96,7 @@ class LearnerGroup(HasOlderNames):
         else:
             self._learners = LocalLearner(config, plugins)
         self._unread: list[UpdateFuture] = []
-        self._step: list[UpdateFuture] = []  # of the verbs since the last step
+        self._verbs: list[tuple[str, UpdateFuture]] = []  # since the last step, and that step
 
     def __enter__(self) -> Self:
         return self
@@ -229,17 +231,17 @@ class LearnerGroup(HasOlderNames):
             QueueFullError: `on_full="raise"` and too many updates are in flight.
             LearnerGroupDeadError: the group was shut down.
         """
-        return self._submit_verb("optim_step", (), {"timesteps": timesteps})
+        return self._submit_verb(OPTIM_STEP, (), {"timesteps": timesteps})
 
     def drop_gradients(self) -> None:
         """Forget what `forward_backward` has accumulated: the learners are as after their last step."""
         self._requests.run(self._learners.drop_gradients)
-        self._step = []
+        self._verbs = []
 
     def _submit_verb(self, verb: str, args: tuple[Any, ...], settings: Mapping[str, Any]) -> UpdateFuture:
-        unseen = [each for each in self._step if not each.is_seen]
+        unseen = [(name, future) for name, future in self._verbs if not future.is_seen]
         future = self._requests.submit(partial(self._run_verb, verb, args, settings, unseen))
-        self._step = [] if verb == "optim_step" else [*unseen, future]
+        self._verbs = [*(unseen if verb != OPTIM_STEP else []), (verb, future)]
         return future
 
     def _run_verb(
@@ -247,15 +249,15 @@ class LearnerGroup(HasOlderNames):
         verb: str,
         args: tuple[Any, ...],
         settings: Mapping[str, Any],
-        unseen: Sequence[UpdateFuture],
+        unseen: Sequence[tuple[str, UpdateFuture]],
     ) -> Results:
-        for each in unseen:
-            if each.state in ("failed", "dropped"):
+        for name, each in unseen:
+            if each.state == "dropped" or (each.state == "failed" and name != OPTIM_STEP):
                 self._learners.drop_gradients()
                 error = each.exception()
                 why = "it was dropped, because too many were in flight" if error is None else repr(error)
                 raise UnfinishedStepError(
-                    f"{verb}: nothing of this step is applied, because submission {each.number} of it failed: {why}"
+                    f"{verb}: nothing of this step is applied, because {name}, submission {each.number}, failed: {why}"
                 ) from error
         try:
             return self._learners.run_verb(verb, args, settings)

@@ -45,7 +45,7 @@ from plugrad.learner.update.minibatches import (
     prepare_batch,
 )
 from plugrad.learner.update.optimizers import check_all_have_optimizers, check_no_late_parameters
-from plugrad.learner.update.programs import Half
+from plugrad.learner.update.programs import MOST_HALVES, Half
 from plugrad.learner.update.run import Clock
 from plugrad.learner.update.step_sums import StepSums
 from plugrad.losses import Loss, find_loss
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from plugrad.learner.learner import Learner
 
 Results = dict[ModuleID, dict[str, Any]]
+MOST_LOSSES = 4 * MOST_HALVES
+"""Of how many losses it is known which optimizers they have gradients for: of all that have programs."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Verbs:
         self._accumulated: dict[Layout, Variable] = {}
         self._seen: dict[Hashable, set[Layout]] = {}
         self._why_dropped = ""
+        self._may_have_moved = False  # buffers, in the call that runs
 
     @property
     def num_calls(self) -> int:
@@ -176,6 +179,7 @@ class Verbs:
         learner = self._learner
         snapshot = Snapshot(learner, variables=False) if self._sums is None else self._sums.snapshot
         around, learner._undo_copy = learner._undo_copy, snapshot if learner.config.undo else None
+        self._may_have_moved = False
         try:
             self._check_calls(after)
             self._check_step_has_halves()
@@ -198,7 +202,7 @@ class Verbs:
             if learner.peers is not None:
                 learner.peers.has_updated()
         except BaseException as error:
-            self._fail(error, snapshot, has_begun=bool(learner.buffers))
+            self._fail(error, snapshot, has_begun=self._may_have_moved)
             raise
         finally:
             learner._undo_copy = around
@@ -259,6 +263,8 @@ class Verbs:
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in counts}
         order = minibatch_indices(counts, MinibatchSpec(accumulate=accumulate), streams)
         key = loss if isinstance(loss, Hashable) else id(loss)
+        if key not in self._seen and len(self._seen) == MOST_LOSSES:
+            self._seen.pop(next(iter(self._seen)))
         seen = self._seen.setdefault(key, set())
         make = partial(make_first_half, learner, self._accumulated, loss, seen)
         prepared = run.programs.of(
@@ -270,16 +276,17 @@ class Verbs:
             check_all_have_optimizers(learner, updated=counts)
         columns, order = add_step_columns(learner, columns, order, run.standardized)
         train = partial(run.train_minibatches, prepared, accumulate, of_call=weights)
-        before = self._copies()
+        skips = learner.config.nonfinite == "skip"
+        before = self._copies() if skips or is_first else []
 
         def look(columns: batches.Batch, order: Mapping[ModuleID, Array]) -> None:
             train(columns, order)
             _restore(before)
 
-        skips = learner.config.nonfinite == "skip"
         moved = Snapshot(learner, variables=False)
         if skips:
             moved.copy_variables(())
+        self._may_have_moved = bool(learner.buffers)
         finite = run.drop_nonfinite(columns, order, look, prepared.reads)
         if num_steps_of(finite):
             means = dict(train(columns, finite))
