@@ -967,7 +967,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         """Make the results that `update` returns. Called once, at its end; override it to change them.
 
         Args:
-            batch: `{module_id: {column: array}}`, all rows of the modules that were trained.
+            batch: `{module_id: {column: array}}`, all rows of the modules that were trained; in `optim_step`, which has
+                no batch, without columns.
             fwd_out: always empty, because forward passes run on minibatches. Report what you need from them with
                 `register_metric` in the loss.
             loss_per_module: `{module_id: mean loss over the minibatches}`.

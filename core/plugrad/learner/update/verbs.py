@@ -292,7 +292,7 @@ class Verbs:
             means = dict(train(columns, finite))
             is_bad = float(means.pop(NONFINITE, 0.0)) > 0.0
         else:
-            means, is_bad = nan_losses(counts), True
+            means, is_bad = nan_losses({each: {} for each in counts}), True
         if is_first:
             check_no_late_parameters(learner, columns)
         learner.update_mode = f"{prepared.program.mode}: {prepared.program.reason}"
