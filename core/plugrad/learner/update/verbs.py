@@ -178,6 +178,7 @@ class Verbs:
         """
         learner = self._learner
         snapshot = Snapshot(learner, variables=False) if self._sums is None else self._sums.snapshot
+        learner._keep_for_undo()  # of an update around this one: a listener may train
         around, learner._undo_copy = learner._undo_copy, snapshot if learner.config.undo else None
         self._may_have_moved = False
         try:
@@ -283,8 +284,8 @@ class Verbs:
             train(columns, order)
             _restore(before)
 
-        moved = Snapshot(learner, variables=False)
-        if skips:
+        moved = Snapshot(learner, variables=False) if skips else None
+        if moved is not None:
             moved.copy_variables(())
         self._may_have_moved = bool(learner.buffers)
         finite = run.drop_nonfinite(columns, order, look, prepared.reads)
@@ -296,9 +297,9 @@ class Verbs:
         if is_first:
             check_no_late_parameters(learner, columns)
         learner.update_mode = f"{prepared.program.mode}: {prepared.program.reason}"
-        if is_bad and not skips:
+        if is_bad and moved is None:
             raise step_error(learner, 1, 1, means, self._nonfinite_refs())
-        if is_bad:
+        if is_bad and moved is not None:
             _restore(before)
             moved.restore_variables()
         else:
@@ -327,6 +328,7 @@ class Verbs:
         """
         learner, run, clock, sums = self._learner, self._learner._update_run, Clock(), self._sums
         snapshot = Snapshot(learner, variables=False) if sums is None else sums.snapshot
+        learner._keep_for_undo()  # of an update around this one: a listener may train
         around, learner._undo_copy = learner._undo_copy, snapshot if learner.config.undo else None
         has_begun = False
         try:
@@ -444,7 +446,8 @@ class Verbs:
     def _fail(self, error: BaseException, snapshot: Snapshot, *, has_begun: bool) -> None:
         """Undo to the last step; see `UpdateRun.undo_failed`."""
         self._sums = None
-        self._why_dropped = f"{type(error).__name__}: {error}"
+        if not isinstance(error, UnfinishedStepError):  # which says why, and is no reason itself
+            self._why_dropped = f"{type(error).__name__}: {error}"
         with self._acting_goes_on():
             self._learner._update_run.undo_failed(error, snapshot, has_begun=has_begun)
 
