@@ -4,8 +4,8 @@ The first half adds the gradients of a batch to what was added before, in variab
 exchanges them between learners, postprocesses and applies them. Both call the functions of a whole step.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any
@@ -66,42 +66,47 @@ def make_first_half(
         The step.
     """
     inner = make_step(learner, reads, partial(_first_half, learner, accumulated, seen))
+    compute = None if loss is None else _computing(loss)
 
     def step(minibatch: ModuleBatches, context: StepContext = _PLAIN) -> dict[str, Tensor]:
-        with _other_loss(learner, loss):
+        with nullcontext() if compute is None else _other_loss(learner, compute):
             return inner(minibatch, context)
 
     return step
 
 
-@contextmanager
-def _other_loss(learner: "Learner", loss: Loss | None) -> Iterator[None]:
-    """While it lasts, `learner.compute_loss_for_module` computes this loss, with the wrappers of plugins around it."""
-    if loss is None:
-        yield
-        return
-    given, hook = loss, "compute_loss_for_module"
+_HOOK = "compute_loss_for_module"
+
+
+def _computing(loss: Loss) -> Callable[..., Tensor]:
+    """A method in place of `Learner.compute_loss_for_module`: a loss with the wrappers of plugins around it."""
 
     def answer(
         learner: Any, module_id: ModuleID, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
     ) -> Tensor:
-        return given(learner, module_id, batch, fwd_out)
+        return loss(learner, module_id, batch, fwd_out)
 
     def compute(self: "Learner", *, module_id: ModuleID, config: Any = None, batch: Any, fwd_out: Any) -> Any:
         config = self.config_view(module_id) if config is None else config
         return self._hooks.call_with(
-            answer, hook, learner=self, module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+            answer, _HOOK, learner=self, module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
         )
 
+    return compute
+
+
+@contextmanager
+def _other_loss(learner: "Learner", compute: Callable[..., Tensor]) -> Iterator[None]:
+    """While it lasts, this is `learner.compute_loss_for_module`."""
     attributes = vars(learner)
-    former = attributes.get(hook)
-    attributes[hook] = MethodType(compute, learner)
+    former = attributes.get(_HOOK)
+    attributes[_HOOK] = MethodType(compute, learner)
     try:
         yield
     finally:
-        del attributes[hook]
+        del attributes[_HOOK]
         if former is not None:
-            attributes[hook] = former
+            attributes[_HOOK] = former
 
 
 def make_second_half(learner: "Learner", accumulated: Accumulated, layouts: Sequence[Layout]) -> Step:
