@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from learning import ppo_batch, ppo_config, quick_mode, weights
 
-from plugrad import LearnerGroup, SingleAgentEpisode
+from plugrad import LearnerGroup, RLModuleSpec, SingleAgentEpisode
 from plugrad.errors import PlugradError
 from plugrad.types import ALL_MODULES
 
@@ -27,6 +27,10 @@ STATES = ("pi_h", "vf_h")
 def config(backend: str, **settings: Any) -> Any:
     training = {"minibatch_size": 4, "num_epochs": 2, "shuffle_batch_per_epoch": True, **settings}
     return ppo_config(backend, **training).framework(backend, compile=quick_mode(backend)).debugging(seed=3)
+
+
+def launched(backend: str) -> Any:
+    return config(backend).learners(launcher="env", timeout_s=5, build_timeout_s=20)
 
 
 def rows_of(update: int, rank: int) -> dict[str, Any]:
@@ -97,7 +101,7 @@ def plain(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
 
 
 def verbs(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
-    """Two calls of each process, of which one has no rows, and a step; and an error of one process between them."""
+    """Two calls of each process, of which one has no rows, and a step; then gradients or an error of one alone."""
     found = {}
     for step in range(2):
         for call in range(2):
@@ -105,6 +109,10 @@ def verbs(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
         (results,) = group.optim_step().result()
         found[f"rows {step}"] = results["default_policy"]["num_module_steps_trained"]
     before = trained(group)
+    group.forward_backward(rows_of(0, rank)).result()
+    if rank == 1:
+        group.drop_gradients()
+    found["dropped alone"] = str(group.optim_step().exception())
     group.forward_backward(rows_of(0, rank)).result()
     if rank == 1:
         group.foreach_learner(lambda learner: setattr(learner, "compute_losses", lambda **_: 1 / 0))
@@ -130,9 +138,35 @@ def episodes(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     return {}
 
 
-def faults(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
-    """Refused rows, an error before the rows are exchanged, a learner that was changed alone, a process that ends."""
+def modules(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """Two modules, which the processes bring in opposite orders; then one process has no rows of one of them."""
+    group.add_module(module_id="other", module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [4]}))
+    for update in range(UPDATES):
+        ids, parts = ["default_policy", "other"], []
+        for each in range(2):
+            batch = {name: ppo_batch(5 + each + len(name), seed=10 * update + each) for name in ids}
+            parts.append(batch if update < 2 or each != update % 2 else {"other": batch["other"]})
+            ids.reverse()
+        group.update(rows_of_modules(parts) if len(group) == 1 else parts[rank])
+    return {"weights": np.concatenate([group.foreach_learner(weights, each)[0] for each in ids])}
+
+
+def rows_of_modules(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rows of all, module by module."""
     found: dict[str, Any] = {}
+    for module_id in parts[0] | parts[1]:
+        of = [each[module_id] for each in parts if module_id in each]
+        found[module_id] = {name: np.concatenate([each[name] for each in of]) for name in of[0]}
+    return found
+
+
+def faults(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """Other networks, refused rows, an error before rows are exchanged, one changed alone, a process that ends."""
+    found: dict[str, Any] = {}
+    try:
+        launched("torch").rl_module(model_config={"fcnet_hiddens": [4 + (rank == 1)]}).build_learner()
+    except PlugradError as error:
+        found["networks"] = str(error)
     group.update(rows_of(0, rank))
     group.save_to_path(folder / "run")
     before = trained(group)
@@ -178,7 +212,7 @@ def trained(group: LearnerGroup) -> Any:
 
 def main() -> None:
     backend, folder, what = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-    built = config(backend).learners(launcher="env", timeout_s=5, build_timeout_s=20)
+    built = launched(backend)
     if what == "sequences":
         built = built.rl_module(model_config={"fcnet_hiddens": [4], "use_gru": True, "gru_cell_size": 4})
     if "process group" in sys.argv:

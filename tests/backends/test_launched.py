@@ -94,12 +94,16 @@ def test_the_verbs_of_each_process_are_those_of_one_learner_with_all_rows(tmp_pa
     for rank, each in enumerate(found):
         np.testing.assert_allclose(each["weights"], weights(one), rtol=0, atol=1e-6)
         assert [int(each[f"rows {step}"]) for step in range(2)] == [2 * sum(launched.NUMBERS)] * 2
+        assert "accumulated_calls=0 on learner 1" in str(each["dropped alone"]) or rank == 1
+        assert "accumulated_calls=1 on learner 0" in str(each["dropped alone"]) or rank != 1
         assert each["error"] == ("ZeroDivisionError" if rank == 1 else "CollectiveError")
         assert each["undone"]
 
 
-@pytest.mark.parametrize("what", ["sequences", "episodes"])
-def test_so_are_sequences_of_other_lengths_and_episodes(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["sequences", "episodes", "modules"])
+def test_so_are_sequences_of_other_lengths_episodes_and_modules_in_another_order(
+    what: str, tmp_path: Path
+) -> None:
     needs.backend("torch")
     found = started("torch", tmp_path, what, size=2)
     (one,) = started("torch", tmp_path / "one", what, size=1)
@@ -114,6 +118,8 @@ def test_an_error_is_raised_and_undone_in_all_and_what_cannot_be_mended_names_th
     found = started("torch", tmp_path, "faults")
     one = one_learner("torch", 3, 2)
     for rank, each in enumerate(found):
+        assert "learner 1 has other networks than learner 0" in str(each["networks"])
+        assert "is float32[5, 3], and float32[4, 3] on learner 0" in str(each["networks"])
         assert "column 'actions'" in str(each["refused"])
         assert ("found list" if rank == 1 else "learner 1 cannot use its rows: BatchError") in str(
             each["alone"]

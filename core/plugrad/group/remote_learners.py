@@ -432,4 +432,5 @@ def run_verb(
         UnfinishedStepError: it has accumulated another number of calls.
         Exception: what the method raises.
     """
-    return learner._verbs.run(verb, *args, after=after, **settings)
+    results: dict[ModuleID, dict[str, Any]] = getattr(learner._verbs, verb)(*args, after=after, **settings)
+    return results

@@ -64,7 +64,7 @@ class Peers:
 
     Raises:
         ConfigError: this process was not started by the launcher, `num_learners` is another number than that of the
-            processes, or `undo=False`.
+            processes, `undo=False`, or the processes have other networks.
         LearnerTimeoutError: a process did not come within `build_timeout_s`; the message names it.
     """
 
@@ -95,7 +95,11 @@ class Peers:
         self._name = f"learner {_joined[config.launcher]}"
         if self.size > 1:
             self._connect()
-            self._begin_equal()
+            try:
+                self._begin_equal()
+            except BaseException:
+                self.close()
+                raise
 
     # --- what is done together ----------------------------------------------------------------------------------
 
@@ -153,8 +157,8 @@ class Peers:
             for name, value in own.settings.items():
                 if each.settings[name] != value:
                     raise ConfigError(
-                        f"update({name}={value!r}) on learner {self.rank}, and {name}={each.settings[name]!r} on "
-                        f"learner {rank}: give the same in all processes",
+                        f"{name}={value!r} on learner {self.rank}, and {name}={each.settings[name]!r} on learner "
+                        f"{rank}: make the same calls, with the same settings, in all processes",
                         field=name,
                     )
             if each.state != found[0].state:
@@ -264,8 +268,26 @@ class Peers:
         """Take the state of learner 0 where a module draws weights of its own, or there is no seed."""
         states = self._gather(self._digest())
         if len({*states}) > 1:
+            self._check_networks()
             state = self._gather(self._learner.get_state() if self.rank == 0 else None)[0]
             self._learner.set_state(state)
+
+    def _check_networks(self) -> None:
+        own = {
+            f"{module_id}/{name}": f"{value.dtype.name}{[*value.shape]}"
+            for module_id, module in self._learner.module.items()
+            for name, value in module.get_state().items()
+        }
+        first, *others = self._gather(own)
+        for rank, each in enumerate(others, 1):
+            for name in first | each:
+                found, expected = (weights.get(name, "missing") for weights in (each, first))
+                if found != expected:
+                    raise ConfigError(
+                        f"learner {rank} has other networks than learner 0: {name} is {found}, and {expected} on "
+                        "learner 0: build learners of the same config in all processes",
+                        rank=rank,
+                    )
 
     def _digest(self) -> str:
         """Of all but the streams that sample actions: each process acts as often as it likes."""

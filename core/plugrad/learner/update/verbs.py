@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -45,7 +46,7 @@ from plugrad.learner.update.minibatches import (
     prepare_batch,
 )
 from plugrad.learner.update.optimizers import check_all_have_optimizers, check_no_late_parameters
-from plugrad.learner.update.programs import MOST_HALVES, Half
+from plugrad.learner.update.programs import Half, PreparedProgram
 from plugrad.learner.update.run import Clock
 from plugrad.learner.update.step_sums import StepSums
 from plugrad.losses import Loss, find_loss
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
     from plugrad.learner.learner import Learner
 
 Results = dict[ModuleID, dict[str, Any]]
-MOST_LOSSES = 4 * MOST_HALVES
-"""Of how many losses it is known which optimizers they have gradients for: of all that have programs."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Verbs:
         self._learner = learner
         self._sums: StepSums | None = None
         self._accumulated: dict[Layout, Variable] = {}
-        self._seen: dict[Hashable, set[Layout]] = {}
+        self._seen: WeakKeyDictionary[PreparedProgram, set[Layout]] = WeakKeyDictionary()
         self._why_dropped = ""
         self._may_have_moved = False  # buffers, in the call that runs
 
@@ -145,21 +144,6 @@ class Verbs:
                 sums.snapshot.restore()
             self._learner.weights_version += 1
 
-    def run(self, verb: str, *args: Any, after: int, **settings: Any) -> Results:
-        """Run a verb on a learner of a group.
-
-        Args:
-            verb: "forward_backward" or "optim_step".
-            *args: its positional arguments.
-            after: how many calls this learner must have accumulated, as its group knows it.
-            **settings: its named arguments.
-
-        Returns:
-            The results.
-        """
-        results: Results = getattr(self, verb)(*args, after=after, **settings)
-        return results
-
     # --- the first half -----------------------------------------------------------------------------------------
 
     def forward_backward(self, batch: Any, loss: Loss | str | None, *, after: int | None = None) -> Results:
@@ -185,7 +169,8 @@ class Verbs:
             self._check_calls(after)
             self._check_step_has_halves()
             if learner.peers is not None:
-                batch, _ = learner.peers.union(batch, None, forward_backward=True, loss=_name_of(loss))
+                same = {"forward_backward": True, "accumulated_calls": self.num_calls, "loss": _name_of(loss)}
+                batch, _ = learner.peers.union(batch, None, **same)
             if batch is None:
                 raise BatchError("forward_backward takes a batch; found None")
             function = find_loss(loss) if isinstance(loss, str) else loss
@@ -218,7 +203,6 @@ class Verbs:
             # Not by the learner's method: what that one makes is a plugin's, and part of the state.
             make = partial(BackendSpec._get_tensor_variable, learner)
             self._accumulated = {each: make(np.zeros(each.size, np.float32), "float32") for each in layouts}
-            self._seen = {}
         for layout, variable in self._accumulated.items():
             variable.assign(learner.ops.zeros((layout.size,), "float32"))
 
@@ -264,13 +248,12 @@ class Verbs:
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in counts}
         order = minibatch_indices(counts, MinibatchSpec(accumulate=accumulate), streams)
         key = loss if isinstance(loss, Hashable) else id(loss)
-        if key not in self._seen and len(self._seen) == MOST_LOSSES:
-            self._seen.pop(next(iter(self._seen)))
-        seen = self._seen.setdefault(key, set())
+        seen = set[Layout]()
         make = partial(make_first_half, learner, self._accumulated, loss, seen)
         prepared = run.programs.of(
             columns, half=Half(("forward_backward", key), make, [*self._accumulated.values()])
         )
+        seen = self._seen.setdefault(prepared, seen)  # that of the call which made it: it may be compiled
         prepared.program.begin_update()
         is_first = not prepared.reads
         if is_first:
@@ -334,7 +317,8 @@ class Verbs:
         try:
             self._check_calls(after)
             if learner.peers is not None:
-                learner.peers.union({}, None, optim_step=True, timesteps=timesteps)
+                same = {"optim_step": True, "accumulated_calls": self.num_calls, "timesteps": timesteps}
+                learner.peers.union({}, None, **same)
             if sums is None:
                 why = self._why_dropped and f". Those of earlier calls were dropped: {self._why_dropped}"
                 raise UnfinishedStepError(
