@@ -100,9 +100,9 @@ def plain(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     return found
 
 
-def verbs(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+def verbs(group: LearnerGroup, rank: int) -> dict[str, Any]:
     """Two calls of each process, of which one has no rows, and a step; then gradients or an error of one alone."""
-    found = {}
+    found, state = {}, group.get_state()
     for step in range(2):
         for call in range(2):
             group.forward_backward(rows_of(2 * step + call, rank)).result()
@@ -117,9 +117,12 @@ def verbs(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     if rank == 1:
         group.foreach_learner(lambda learner: setattr(learner, "compute_losses", lambda **_: 1 / 0))
     future = group.forward_backward(rows_of(1, rank))
-    found["error"] = type(future.exception()).__name__
-    found["undone"] = trained(group).tobytes() == before.tobytes()
-    return found
+    if rank == 1:
+        group.foreach_learner(lambda learner: delattr(learner, "compute_losses"))
+    found["error of a verb"] = type(future.exception()).__name__
+    found["undone verb"] = trained(group).tobytes() == before.tobytes()
+    group.set_state(state)
+    return {**found, "weights after verbs": before}
 
 
 def sequences(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
@@ -131,14 +134,14 @@ def sequences(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
 
 
 def episodes(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
-    """Two episodes in one process, and none in the other."""
+    """Two episodes in one process, and none in the other; then rows of two modules."""
     for update in range(UPDATES):
         both = [episode(6, seed=update), episode(9, seed=50 + update)]
         group.update(episodes=[] if rank else both)
-    return {}
+    return modules(group, rank)
 
 
-def modules(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+def modules(group: LearnerGroup, rank: int) -> dict[str, Any]:
     """Two modules, which the processes bring in opposite orders; then one process has no rows of one of them."""
     group.add_module(module_id="other", module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [4]}))
     for update in range(UPDATES):
@@ -161,8 +164,8 @@ def rows_of_modules(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def faults(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
-    """Other networks, refused rows, an error before rows are exchanged, one changed alone, a process that ends."""
-    found: dict[str, Any] = {}
+    """Verbs, other networks, refused rows, an error before rows are exchanged, one changed alone, one that ends."""
+    found: dict[str, Any] = verbs(group, rank)
     try:
         launched("torch").rl_module(model_config={"fcnet_hiddens": [4 + (rank == 1)]}).build_learner()
     except PlugradError as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner import Learner
-from plugrad.learner.update.programs import PreparedProgram, Programs
+from plugrad.learner.update.programs import Half, PreparedProgram, Programs
 from plugrad.learner.update.run import UpdateRun
 from plugrad.metrics import SEPARATOR
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
@@ -41,8 +41,10 @@ class _OneByOne(Program):
 class _ProgramsOneByOne(Programs):
     program: _OneByOne
 
-    def of(self, columns: Any, *, naming: bool = False) -> PreparedProgram:
-        prepared = super().of(columns, naming=naming)
+    def of(self, columns: Any, *, naming: bool = False, half: Half | None = None) -> PreparedProgram:
+        prepared = super().of(columns, naming=naming, half=half)
+        if half is not None:  # of a step that a listener takes within this update
+            return prepared
         self.program = _OneByOne(prepared.program)
         return _Prepared(self._learner, self.program, prepared.reads)
 

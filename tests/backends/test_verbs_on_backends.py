@@ -10,7 +10,7 @@ from plugrad.losses import mean_over_rows
 
 P = DEFAULT_MODULE_ID
 SGD = {"lr": 0.05, "grad_clip": 0.5, "optimizer": {"type": "sgd"}}
-PARTS = ((0, 3), (3, 4), (4, 12))
+PARTS = ((0, 3), (3, 12))
 
 
 def part(batch, first, last):
@@ -25,9 +25,8 @@ def likelihood_and_error(learner, module_id, batch, fwd_out):
     return mean_over_rows(ops, error - policy.logp(batch["actions"]), batch)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_calls_of_unequal_sizes_are_the_update_of_all_rows(backend, optimizer):
-    config = ppo_config(backend, **{**SGD, "optimizer": {"type": optimizer}}, use_kl_loss=True)
+def test_calls_of_unequal_sizes_are_the_update_of_all_rows(backend):
+    config = ppo_config(backend, **SGD, use_kl_loss=True)
     whole, halves = (config.build_learner() for _ in range(2))
     for seed in range(2):
         batch = ppo_batch(12, seed=seed)
