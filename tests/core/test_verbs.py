@@ -577,9 +577,9 @@ def test_a_share_that_is_not_finite_is_skipped_by_all():
 def test_a_learner_of_a_group_that_lacks_calls_of_the_others_takes_no_step():
     learner = ppo_config(lr=0.05).build_learner()
     before = digest(learner.get_state())
-    learner._verbs.run("forward_backward", ppo_batch(4), None, after=0)
+    learner._verbs.forward_backward(ppo_batch(4), None, after=0)
     with pytest.raises(UnfinishedStepError, match="the gradients of 2 calls of forward_backward are lost"):
-        learner._verbs.run("optim_step", None, after=2)
+        learner._verbs.optim_step(None, after=2)
     assert digest(learner.get_state()) == before
 
 
