@@ -15,7 +15,7 @@ import click
 import gymnasium as gym
 import numpy as np
 
-from plugrad import DEFAULT_MODULE_ID, Columns, Learner
+from plugrad import DEFAULT_MODULE_ID, Columns, Learner, LearnerProtocol
 from plugrad.losses import mean_over_rows
 from plugrad_ppo import PPOConfig
 
@@ -25,7 +25,9 @@ SEEN, WRITTEN, GROUP = 3, 8, 16
 CLIP = 0.2
 
 
-def grpo_loss(learner: Any, module_id: str, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]) -> Any:
+def grpo_loss(
+    learner: LearnerProtocol, module_id: str, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+) -> Any:
     """The clipped surrogate of each letter, averaged over the letters of the call."""
     ops = learner.ops
     distribution_class = learner.module[module_id].get_train_action_dist_cls()

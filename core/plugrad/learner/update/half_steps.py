@@ -82,7 +82,7 @@ def _computing(loss: Loss) -> Callable[..., Tensor]:
     """A method in place of `Learner.compute_loss_for_module`: a loss with the wrappers of plugins around it."""
 
     def answer(
-        learner: Any, module_id: ModuleID, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+        learner: "Learner", module_id: ModuleID, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
     ) -> Tensor:
         return loss(learner, module_id, batch, fwd_out)
 
