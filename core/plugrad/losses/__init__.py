@@ -1,7 +1,7 @@
 """Pure losses over ops: arrays in, a value per row out, under the names of their papers.
 
-They know no learner, no config and no batch (those that `named_loss` names do), and a loss is written once for every backend. An algorithm's loss computes
-their inputs, calls them, and averages with `mean_over_rows`:
+They know no learner, no config and no batch, except those with a name (`named_loss`), and a loss is written once for
+every backend. An algorithm's loss computes their inputs, calls them, and averages with `mean_over_rows`:
 
     surrogate = losses.clipped_surrogate(ops, ratio, advantages, clip_param=0.2)
     error = losses.value_loss(ops, fwd_out["vf_preds"], batch["value_targets"])

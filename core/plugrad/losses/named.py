@@ -33,7 +33,9 @@ def named_loss(name: str) -> Callable[[Loss], Loss]:
         former = _named.get(name, loss)
         where, there = ((each.__module__, each.__qualname__) for each in (loss, former))
         if where != there:
-            raise ConfigError(f"named_loss({name!r}): {'.'.join(there)} has this name; give one of the two another")
+            raise ConfigError(
+                f"named_loss({name!r}): {'.'.join(there)} has this name; give one of the two another"
+            )
         _named[name] = loss
         return loss
 
