@@ -410,7 +410,7 @@ def _set_num_learners(learner: Learner, num_learners: int) -> None:
 
 
 def _check_none_open(learner: Learner, what: str) -> None:
-    learner._verbs.check_none_open(what)
+    learner._check_no_step_is_open(what)
 
 
 def run_verb(

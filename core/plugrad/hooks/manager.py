@@ -36,6 +36,7 @@ BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
 SPECIFICATIONS = (*BACKEND_SPECIFICATIONS, AlgorithmBuildSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
 _OPTIONS = f"{PROJECT}_impl"
 _BOUND = "_bound_hooks"  # the attribute with the names of those that were bound
+_DIRECT = "_direct_hooks"  # the attribute with providers whose methods do something before, for calls by hand
 
 
 @dataclass(frozen=True)
@@ -398,7 +399,7 @@ def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin])
     """
     methods, cls = hook_methods(base), type(learner)
     declared = {hook: getattr(base, name) for name, hook in methods.items() if _is_declared(cls, base, name)}
-    # Others do something before, such as filling in the module's config.
+    # Others do something before, such as filling in the module's config: calls of the core need none of it.
     passed_on = {hook for hook, each in declared.items() if set(each.__code__.co_names) == {"_provide"}}
     ends = {
         hook: _end_of_chain(cls, base, method, hook)
@@ -411,6 +412,7 @@ def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin])
     for method in attributes.pop(_BOUND, ()):  # of a build that failed
         del attributes[method]
     bound: dict[str, Callable[..., Any]] = {}
+    direct: dict[str, Callable[..., Any]] = {}
     for method, hook in methods.items():
         if manager.is_wrapped(hook):
             bound[method] = _with_wrappers(learner, getattr(base, method), hook, manager)
@@ -419,6 +421,9 @@ def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin])
         elif hook in passed_on or (hook in declared and manager.fills_in_config(hook)):
             if (provider := manager.bound_provider(hook, learner, getattr(base, method))) is not None:
                 bound[method] = provider
+        elif hook in declared:
+            if (provider := manager.bound_provider(hook, learner, getattr(base, method))) is not None:
+                direct[method] = provider
         elif (shown := _method(cls, base, method, hook)) is not getattr(cls, method):
             bound[method] = MethodType(shown, learner)
     manager.overridden = {
@@ -426,7 +431,7 @@ def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin])
         for method, hook in methods.items()
         if method in attributes or getattr(cls, method) is not getattr(base, method)
     }
-    attributes.update({**bound, _BOUND: tuple(bound)})
+    attributes.update({**bound, _BOUND: tuple(bound), _DIRECT: direct})
     return manager
 
 

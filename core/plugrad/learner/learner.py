@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from functools import wraps
+from functools import cached_property, wraps
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, Never, ParamSpec, TypeVar
 
@@ -256,7 +256,6 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self.weights: Mapping[ModuleID, Tensor] | None = None
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
-        self._verbs = Verbs(self)
         self._given = (module_spec, module, tuple(plugins))
         self._lock = threading.RLock()  # re-entrant: hooks and listeners may call the learner again
         self._is_built = False
@@ -303,6 +302,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         """Make what is needed to build modules: hooks, device and ops."""
         self.plugins = self._plugins()
         self._plugin_manifest = plugin_manifest(self.plugins)
+        self._direct_hooks: Mapping[str, Callable[..., Any]] = {}  # filled by the next line
         self._hooks: HookManager = bind_hooks(self, Learner, self.plugins)
         check_providers(self, Learner, self._hooks)
         step = self._hooks.bound_provider("apply_gradients", self, LearnerSpec.apply_gradients)
@@ -444,8 +444,21 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             self.streams[key] = stream(self.seed, *names)
         return self.streams[key]
 
+    @cached_property
+    def _verbs(self) -> Verbs:
+        return Verbs(self)
+
+    def _check_no_step_is_open(self, what: str) -> None:
+        if "_verbs" in vars(self) and self._verbs.sums is not None:
+            self._verbs.check_none_open(what)
+
     def _provide(self, hook: str, **arguments: Any) -> Any:
         return self._hooks.provide(hook, learner=self, **arguments)
+
+    def _direct(self, method: str) -> Callable[..., Any]:
+        """A hook's method as the core calls it: without what it does for calls by hand, where nobody changes it."""
+        found: Callable[..., Any] | None = vars(self).get(method) or self._direct_hooks.get(method)
+        return found or getattr(self, method)
 
     def register_state(self, name: str, initial: Any, *, dtype: str | None = None) -> Variable:
         """Register a plugin's own state: a variable that is saved, undone after an error, hashed, and in programs.
@@ -548,7 +561,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             results = call_with_older_arguments(Learner.update, self, unknown, given)
             return results
         self._check_is_built()
-        self._verbs.check_none_open("update")
+        self._check_no_step_is_open("update")
         spec = self._update_run.minibatch_spec(
             minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches
         )
@@ -729,7 +742,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             ConfigError: the id, the spec, a setting or `new_should_module_be_updated` cannot be used.
         """
         self._check_is_built()
-        self._verbs.check_none_open("add_module")
+        self._check_no_step_is_open("add_module")
         modules.add_module(self, module_id, module_spec, config_overrides, new_should_module_be_updated)
         spec: MultiRLModuleSpec = self.config.rl_module_spec
         return spec
@@ -753,7 +766,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             ConfigError: it is the only module, or `new_should_module_be_updated` cannot be used.
         """
         self._check_is_built()
-        self._verbs.check_none_open("remove_module")
+        self._check_no_step_is_open("remove_module")
         modules.remove_module(self, module_id, new_should_module_be_updated)
         spec: MultiRLModuleSpec = self.config.rl_module_spec
         return spec
@@ -1007,7 +1020,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         """
         self._check_is_built()
         if components is None:
-            self._verbs.check_none_open("get_state")
+            self._check_no_step_is_open("get_state")
         return copy_state(self, components, not_components)
 
     @_locked
@@ -1021,7 +1034,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
         """
         self._check_is_built()
-        self._verbs.check_none_open("set_state")
+        self._check_no_step_is_open("set_state")
         self._keep_for_undo()
         load_into(self, state)
         self.weights_version += 1
@@ -1057,7 +1070,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             UnknownModuleError: there is no such module.
             RestoreMismatchError: names, shapes or dtypes differ.
         """
-        self._verbs.check_none_open("set_weights")
+        self._check_no_step_is_open("set_weights")
         self._keep_for_undo()
         self.module.set_state(fill_missing_buffers(self, weights))
         self.weights_version += 1
@@ -1082,7 +1095,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         Raises:
             CheckpointError: it cannot be written, or another process writes there; older saves are unchanged.
         """
-        self._verbs.check_none_open("save_to_path")
+        self._check_no_step_is_open("save_to_path")
         with nullcontext(True) if self.peers is None else self.peers.once() as is_writer:
             if is_writer:
                 save_state(path, self.get_state(), self.get_metadata(), keep=keep)
@@ -1124,7 +1137,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
                 raise
             return
         self._check_is_built()
-        self._verbs.check_none_open("restore_from_path")
+        self._check_no_step_is_open("restore_from_path")
         checkpoint = load_state(path, kind="learner")
         state = pick_parts(checkpoint.state, component)
         warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self._plugin_manifest)

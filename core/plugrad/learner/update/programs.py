@@ -217,7 +217,10 @@ class PreparedProgram:
         )
 
     def _converted(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        return batch if self._takes_arrays else self._learner._convert_batch_type(batch)
+        if self._takes_arrays:
+            return batch
+        convert = self._learner._direct("_convert_batch_type")
+        return convert(batch=batch)  # type: ignore[no-any-return]
 
 
 def _padded(columns: Mapping[str, Array]) -> dict[str, Array]:

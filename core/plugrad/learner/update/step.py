@@ -214,7 +214,10 @@ def _forward_and_losses(
 def _compute(learner: "Learner", batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
     modules = learner.module
     # A loss reads observations as the model does.
-    batch = {module_id: with_structured_obs(modules[module_id], rows) for module_id, rows in batch.items()}
+    batch = {
+        module_id: rows if modules[module_id].network else with_structured_obs(modules[module_id], rows)
+        for module_id, rows in batch.items()
+    }
     fwd_out = {module_id: modules[module_id].forward_train(rows) for module_id, rows in batch.items()}
     losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
     _check_losses(learner, losses, batch)
@@ -322,10 +325,10 @@ def compute_losses(
     learner: "Learner", fwd_out: ModuleBatches, batch: ModuleBatches
 ) -> dict[ModuleID, Tensor]:
     """One `compute_loss_for_module` per module of the batch. See `LearnerSpec.compute_losses`."""
-    losses = {}
+    losses, compute = {}, learner._direct("compute_loss_for_module")
     for module_id, outputs in fwd_out.items():
         config = learner.config_view(module_id)
-        losses[module_id] = learner.compute_loss_for_module(
+        losses[module_id] = compute(
             module_id=module_id, config=config, batch=batch[module_id], fwd_out=outputs
         )
     return losses

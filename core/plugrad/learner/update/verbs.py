@@ -102,7 +102,7 @@ class Verbs:
 
     def __init__(self, learner: "Learner") -> None:
         self._learner = learner
-        self._sums: StepSums | None = None
+        self.sums: StepSums | None = None
         self._accumulated: dict[Layout, Variable] = {}
         self._seen: WeakKeyDictionary[PreparedProgram, set[Layout]] = WeakKeyDictionary()
         self._why_dropped = ""
@@ -111,7 +111,7 @@ class Verbs:
     @property
     def num_calls(self) -> int:
         """How many calls of `forward_backward` the next step has."""
-        return 0 if self._sums is None else self._sums.num_calls
+        return 0 if self.sums is None else self.sums.num_calls
 
     def check_none_open(self, what: str) -> None:
         """Refuse what would lose accumulated gradients, which are no part of a learner's state.
@@ -136,7 +136,7 @@ class Verbs:
         Args:
             why: in words, for the error of an `optim_step` that finds none.
         """
-        sums, self._sums = self._sums, None
+        sums, self.sums = self.sums, None
         if sums is not None:
             self._why_dropped = why
             self._learner.metrics.end_update(is_done=False)
@@ -161,7 +161,7 @@ class Verbs:
             UnfinishedStepError: it has accumulated another number of calls.
         """
         learner = self._learner
-        snapshot = Snapshot(learner, variables=False) if self._sums is None else self._sums.snapshot
+        snapshot = Snapshot(learner, variables=False) if self.sums is None else self.sums.snapshot
         learner._keep_for_undo()  # of an update around this one: a listener may train
         around, learner._undo_copy = learner._undo_copy, snapshot if learner.config.undo else None
         self._may_have_moved = False
@@ -179,9 +179,9 @@ class Verbs:
                     f"loss={loss!r:.80}: expected a function (learner, module_id, batch, fwd_out) -> scalar, the name "
                     "of one that plugrad.losses.named_loss registered, or None for the algorithm's own"
                 )
-            if self._sums is None:
+            if self.sums is None:
                 self._begin(snapshot)
-            results = self._add(batch, function, self._sums or StepSums(snapshot))
+            results = self._add(batch, function, self.sums or StepSums(snapshot))
             # Last: if a learner of a group raises before this, the step is dropped on all.
             if learner.collective is not None:
                 learner.collective.barrier()
@@ -213,13 +213,13 @@ class Verbs:
         rows = {module_id: each.steps for module_id, each in counts.items()}
         columns = run.trained_columns(columns, rows, batch)
         rows = {module_id: rows[module_id] for module_id in columns}
-        if self._sums is None:
+        if self.sums is None:
             learner.notify("update_begun", timesteps=None)
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps={})
         with text_errors(given):
             means = self._run_first_half(sums, columns, {each: counts[each] for each in columns}, loss)
-        self._sums = sums
+        self.sums = sums
         sums.num_calls += 1
         sums.env_steps += batches.env_steps_of(batch) or max(rows.values())
         for module_id, number in rows.items():
@@ -309,7 +309,7 @@ class Verbs:
         Raises:
             UnfinishedStepError: there are no accumulated gradients, or those of another number of calls.
         """
-        learner, run, clock, sums = self._learner, self._learner._update_run, Clock(), self._sums
+        learner, run, clock, sums = self._learner, self._learner._update_run, Clock(), self.sums
         snapshot = Snapshot(learner, variables=False) if sums is None else sums.snapshot
         learner._keep_for_undo()  # of an update around this one: a listener may train
         around, learner._undo_copy = learner._undo_copy, snapshot if learner.config.undo else None
@@ -331,7 +331,7 @@ class Verbs:
             learner.weights_version += 1
             trained = {module_id: dict[str, Any]() for module_id in sums.rows}
             run.count_steps(sums.rows, trained, sums.env_steps, timesteps or {})
-            self._sums = None  # from here on the hooks may change the learner, and save it
+            self.sums = None  # from here on the hooks may change the learner, and save it
             clock.lap("update")
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
@@ -429,7 +429,7 @@ class Verbs:
 
     def _fail(self, error: BaseException, snapshot: Snapshot, *, has_begun: bool) -> None:
         """Undo to the last step; see `UpdateRun.undo_failed`."""
-        self._sums = None
+        self.sums = None
         if not isinstance(error, UnfinishedStepError):  # which says why, and is no reason itself
             self._why_dropped = f"{type(error).__name__}: {error}"
         with self._acting_goes_on():
