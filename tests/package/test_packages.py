@@ -103,6 +103,17 @@ def test_the_installed_distribution_declares_the_same_entry_points() -> None:
 
 
 @in_tox
+def test_the_citation_is_of_the_version_that_is_installed() -> None:
+    assert f"version: {version('plugrad')}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+@in_tox
+def test_the_wheel_says_who_made_it_and_under_which_licence() -> None:
+    said = distribution("plugrad").metadata
+    assert (said["License-Expression"], said["Author"]) == ("Apache-2.0", "the plugrad authors")
+    assert "reinforcement learning" in said["Keywords"]
+
+
 def test_tox_tests_the_wheel_and_not_the_source_tree() -> None:
     import plugrad
 
