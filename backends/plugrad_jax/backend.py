@@ -56,6 +56,7 @@ def backend_info() -> BackendInfo:
     """JAX, the devices of its default kind first; users' models and optimizers need the extra `flax`."""
     capabilities = {
         Capability.BATCHED_LEARNERS: True,
+        Capability.BFLOAT16: True,
         Capability.COMPLETE_UPDATE: True,
         Capability.EXACT_KINKS: True,
         Capability.FRAMEWORK_OPTIMIZERS: where_installed("optax", "plugrad[flax]"),

@@ -9,7 +9,7 @@ from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
-from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
+from plugrad.rl_module import LoweredColumns, NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array, Tensor
 from plugrad_jax import ops
 from plugrad_jax.devices import computing_on, ops_on
@@ -75,6 +75,13 @@ class JaxRLModule(RLModule, has_modes=False):
         former, own = self._layers, self._layers or layers.layers_of(self)
         self._state = state = layers.named_state(own, self._device)
         values = {**{name: each.read() for name, each in state.items()}, **self._replaced}
+        if (dtype := self._precision) is not None:
+            cast = {
+                name: ops.cast(values[name], dtype)
+                for name, each in state.items()
+                if isinstance(each, Weight)
+            }
+            values |= cast
         copies = layers.Copies(own, values, training)
         places = {name: vars(self)[name] for name in copies.layers}
         vars(self).update(copies.layers)
@@ -86,6 +93,11 @@ class JaxRLModule(RLModule, has_modes=False):
             self._layers = former
         for name, value in copies.changed().items():
             state[name].assign(value)
+
+    def _lowered(self, forward: Callable[..., Any], batch: Mapping[str, Any], **kwargs: Any) -> Any:
+        """See `RLModule._lowered`: layers compute in the dtype of weights and columns, which are cast."""
+        assert self._precision is not None
+        return forward(LoweredColumns(self.ops, batch, self._precision), **kwargs)
 
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""

@@ -58,6 +58,7 @@ def backend_info() -> BackendInfo:
         gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
     capabilities = {
         Capability.BATCHED_LEARNERS,
+        Capability.BFLOAT16,
         Capability.CHANGED_LOSSES,
         Capability.COMPLETE_UPDATE,
         Capability.EXACT_KINKS,

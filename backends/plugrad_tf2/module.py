@@ -14,7 +14,7 @@ from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.observations import in_structure, is_structured, row_shape
 from plugrad.ops import Ops
-from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
+from plugrad.rl_module import LoweredColumns, NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
 from plugrad_tf2 import ops
 from plugrad_tf2.acting import traced
@@ -87,6 +87,36 @@ class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
             return call_in_mode(training, partial(forward, *args, **kwargs))
         finally:
             self._mode = None
+
+    def _lowered(self, forward: Callable[..., Any], batch: Mapping[str, Any], **kwargs: Any) -> Any:
+        """See `RLModule._lowered`: Keras layers of dtype float32 are given the policy "mixed_bfloat16" meanwhile."""
+        assert self._precision is not None
+        layers = [each for each in self._keras_layers() if each.dtype_policy.name == "float32"]
+        former = [each.dtype_policy for each in layers]
+        try:
+            for each in layers:
+                each.dtype_policy = f"mixed_{self._precision}"
+            return forward(LoweredColumns(self.ops, batch, self._precision), **kwargs)
+        finally:
+            for each, policy in zip(layers, former, strict=True):
+                each.dtype_policy = policy
+
+    def _keras_layers(self) -> list[Any]:
+        """All layers, also those in other layers."""
+        outer = [each for each in self._flatten(predicate=_has_weights) if not isinstance(each, tf.Variable)]
+        found = {id(each): each for owner in outer for each in owner._flatten_layers()}
+        return list(found.values())
+
+    def _why_not_lowered(self) -> str:
+        """See `RLModule._why_not_lowered`: only layers cast their variables."""
+        in_layers = {id(each.value) for layer in self._keras_layers() for each in layer.variables}
+        alone = [name for name, each in self.named_trained().items() if id(each) not in in_layers]
+        if not alone:
+            return ""
+        return (
+            f"{alone[0]!r} is a tf.Variable, and nothing casts what it computes: make it a weight of a Keras layer, "
+            "which computes in its dtype policy"
+        )
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
@@ -209,6 +239,9 @@ class Tf2Network(NetworkModule, Tf2RLModule, has_modes=False):
 
     def _tensors(self) -> Mapping[str, Any]:
         return self._present
+
+    def _why_not_lowered(self) -> str:
+        return ""
 
     def _acting_weights(self) -> WeightsOnDemand:
         return WeightsOnDemand(self._weights, lambda weight: np.array(value_of(weight)))

@@ -55,6 +55,7 @@ def backend_info() -> BackendInfo:
     """torch, CUDA devices first."""
     gpus = tuple(f"cuda:{n}" for n in range(torch.cuda.device_count()))
     capabilities = {
+        Capability.BFLOAT16,
         Capability.CHANGED_LOSSES,
         Capability.COMPLETE_UPDATE,
         Capability.EXACT_KINKS,

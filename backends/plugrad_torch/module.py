@@ -100,6 +100,13 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
             for owner, key, own in slots:
                 owner[key] = own
 
+    def _lowered(self, forward: Callable[..., Any], batch: Mapping[str, Tensor], **kwargs: Any) -> Any:
+        """See `RLModule._lowered`: torch's autocast, which also knows what must stay float32."""
+        assert self._precision is not None
+        dtype, kind = getattr(torch, self._precision), torch.device(self._device).type
+        with torch.autocast(kind, dtype=dtype, cache_enabled=False):
+            return forward(batch, **kwargs)
+
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
         return {name: to_numpy(tensor) for name, tensor in self.named_state().items()}

@@ -13,7 +13,7 @@ _STREAM = "call update(batch) for each batch of the stream"
 _ALWAYS_ON = "delete it: there is one API, and it is on"
 _CONNECTORS = "learners(learner_connector=...) takes pieces of the learner connector pipeline"
 _SCHEDULE = "give lr=[[timestep, value], ...], or register_optimizer with a schedule"
-_NO_AMP = "there is no mixed precision: losses and weights are float32"
+_NO_AMP = 'bfloat16 needs no scaling: type config.framework(precision="bf16")'
 _COMPILE = "framework(backend, compile='forward_train' | 'complete_update' | 'auto' | 'none')"
 _RESOURCES = "learners(num_learners=..., num_cpus_per_learner=..., num_gpus_per_learner=...)"
 _RUNNERS = "env_runners(num_envs_per_env_runner=..., rollout_fragment_length=...)"

@@ -251,7 +251,7 @@ def refused_setting(call, name, value, way):
 
 refused_setting("training", "_torch_lr_scheduler_classes", [object], "give lr=[[timestep, value], ...]")
 refused_setting("framework", "torch_skip_nan_gradients", True, "training(nonfinite='skip')")
-refused_setting("training", "_torch_grad_scaler_class", object, "there is no mixed precision")
+refused_setting("training", "_torch_grad_scaler_class", object, "bfloat16 needs no scaling")
 
 
 refused_setting("learners", "num_aggregator_actors_per_learner", 2, "delete it: episodes become batches")

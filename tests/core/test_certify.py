@@ -37,6 +37,7 @@ def ops():
 """
 ABOUT = {
     Capability.BATCHED_LEARNERS: "in_one_program",
+    Capability.BFLOAT16: "bfloat16",
     Capability.CHANGED_LOSSES: "override_changed",
     Capability.COMPLETE_UPDATE: "mode_says",
     Capability.EXACT_KINKS: "kink",

@@ -7,10 +7,11 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, ClassVar, Final, Self
 
+from plugrad.config.checks import checked
 from plugrad.config.fields import FieldInfo, field
 from plugrad.config.fluent import UNSET, given
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
@@ -49,6 +50,19 @@ def _check_listeners(info: FieldInfo, value: Any) -> tuple[str | type, ...]:
                 field=info.name,
             )
     return tuple((importable_name(each) or each) if isinstance(each, type) else each for each in value)
+
+
+def _check_precision(info: FieldInfo, value: Any) -> Any:
+    """A choice. float16 is refused with the reason."""
+    if str(value).rpartition(".")[2] in ("float16", "fp16", "half", "16", "16-mixed"):
+        raise ConfigError(
+            f"precision={value!r}: float16 has numbers from 6e-8 to 65,504, so small gradients become 0 unless losses "
+            "are scaled, and large ones infinite. bfloat16 has the range of float32 and needs no scaling: type "
+            '.framework(precision="bf16")',
+            field=info.name,
+            found=value,
+        )
+    return checked(replace(info, check=None), value)
 
 
 def _how_to_name(listener: Any) -> str:
@@ -105,6 +119,9 @@ class Config(SamplingSettings):
         "auto", section="framework", choices=("none", "forward_train", "complete_update", "auto")
     )
     device: str = field("auto", section="framework")
+    precision: str = field(
+        "float32", section="framework", choices=("float32", "bf16"), check=_check_precision
+    )
 
     def framework(self, backend: str = UNSET, **settings: Any) -> Self:
         """Set the framework that runs the update.
@@ -115,7 +132,10 @@ class Config(SamplingSettings):
                 "complete_update", or "auto" (the backend's best safe choice, which may change once, after a number of
                 gradient steps that the backend fixes). `learner.update_mode` says what runs and why. Default: `"auto"`.
             device (str): "cpu", a device as the framework names it, or "auto". Default: `"auto"`.
-            **settings: `compile` and `device`.
+            precision (str): what a gradient step computes forward and backward passes of networks in: "float32", or
+                "bf16" (bfloat16; weights, losses, optimizers, statistics, target networks and acting stay float32).
+                Default: `"float32"`.
+            **settings: `compile`, `device` and `precision`.
 
         Returns:
             A changed copy.

@@ -41,6 +41,10 @@ class Capability(StrEnum):
     """`batch_program` combines the updates of many learners that differ only in seed, learning rates and coefficients
     into one program. Each computes the same as it would alone, within rounding."""
 
+    BFLOAT16 = "bfloat16", 2
+    """Ops compute in bfloat16, and `cast` converts to and from it, also where a gradient is taken. So modules of the
+    backend and users' models compute forward and backward passes in it with `precision="bf16"`."""
+
     CHANGED_LOSSES = "changed_losses", 2
     """`compute_gradients` also differentiates losses that a caller changed after `compute_losses`, such as
     `{module_id: 2 * loss}`. Without it this is a `LossError`, which says to change the loss where it is computed."""

@@ -44,6 +44,7 @@ from plugrad.learner.modules.build import (
     warn_of_unknown_modules,
     with_spaces,
 )
+from plugrad.learner.modules.capabilities import check_precision
 from plugrad.learner.modules.structured_observations import episodes_in_rows, rows_of
 from plugrad.learner.peers import ACTIONS, Peers
 from plugrad.learner.state.buffers import (
@@ -315,6 +316,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     def _configure(self, config: Config) -> None:
         """Make everything that depends on training settings: coefficients, optimizers, connectors, programs."""
         self.config = config
+        check_precision(self, self.trainable_module_ids)
         self.registered_optimizers = {}
         self.coefficients = {}
         self.targets = {}

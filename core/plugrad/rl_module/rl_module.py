@@ -1,5 +1,5 @@
-"""The classes of modules: `RLModule`, the interface of a policy and value network for any framework, `NetworkModule`,
-the base of the backends' classes, and `MultiRLModule`, several modules by id."""
+"""The classes of modules: `RLModule`, the interface of a policy and value network for any framework, and
+`MultiRLModule`, several modules by id."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -20,6 +20,7 @@ from plugrad.observations import in_structure, is_structured
 from plugrad.ops import Ops
 from plugrad.rl_module.modes import keep_modes
 from plugrad.rl_module.outputs import check_outputs
+from plugrad.rl_module.precision import in_float32
 from plugrad.rl_module.weights import SavesWeights, check_same_arrays, weights_of_state
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleBatches, ModuleID, Tensor
 
@@ -64,6 +65,8 @@ class RLModule(SavesWeights):
     """How often weights were loaded."""
     _forward_pass: Callable[..., dict[str, Tensor]] | None = None
     """What `forward_train` calls in place of `_forward_train`: while a step runs in which a backend compiles it."""
+    _precision: str | None = None
+    """The dtype in which `forward_train` computes while a step runs, such as "bfloat16"; None: float32."""
 
     def __init_subclass__(cls, *, has_modes: bool = True, **kwargs: Any) -> None:
         """Make the subclass's methods set training or inference mode.
@@ -160,8 +163,29 @@ class RLModule(SavesWeights):
         Returns:
             `{column: tensor}`: what the loss reads, such as ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B].
         """
-        outputs = (self._forward_pass or self._forward_train)(batch, **kwargs)
+        forward = self._forward_pass or self._forward_train
+        if self._precision is None:
+            outputs = forward(batch, **kwargs)
+        else:
+            outputs = in_float32(self.ops, self._lowered(forward, batch, **kwargs))
         return self.mask_outputs(self._checked(outputs, batch, self.get_train_action_dist_cls), batch)
+
+    def _lowered(self, forward: Callable[..., Any], batch: Mapping[str, Tensor], **kwargs: Any) -> Any:
+        """Run a forward pass in the dtype `self._precision`. A backend's class for users' models overrides this.
+
+        Args:
+            forward: `_forward_train`, or a backend's compiled one.
+            batch: its columns; floats are float32.
+            **kwargs: of the forward pass.
+
+        Returns:
+            The outputs; floats may be of either dtype.
+        """
+        return forward(batch, **kwargs)
+
+    def _why_not_lowered(self) -> str:
+        """Why its forward pass cannot run in bfloat16; "" if it can. Asked once, when a learner is built."""
+        return ""
 
     def _checked(
         self,
@@ -342,26 +366,6 @@ class RLModule(SavesWeights):
         check_same_arrays(self.get_state(), weights, where=type(self).__name__)
         self._load(weights)
         self._num_loads += 1
-
-
-class NetworkModule(RLModule, has_modes=False):
-    """Runs a network over the `ops` of its class. A backend's class holds the weights.
-
-    Attributes:
-        network: the network.
-    """
-
-    network: Network
-
-    def _tensors(self) -> Mapping[str, Tensor]:
-        """`{name: tensor}`: the tensors that are currently used as weights."""
-        raise NotImplementedError
-
-    def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(self.ops, self._tensors(), batch, value=True)
-
-    def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(self.ops, self._tensors(), batch, value=False)
 
 
 @with_older_names

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugrad.errors import ConfigError, OptimizerError, did_you_mean
 from plugrad.learner.modules.build import build_module, fill_spec
+from plugrad.learner.modules.capabilities import check_precision
 from plugrad.learner.state.buffers import find_buffers
 from plugrad.learner.state.components import COMPONENTS
 from plugrad.learner.state.state import restore_on_error
@@ -58,6 +59,7 @@ def add_module(
         learner.module = type(learner.module)({**learner.module, module_id: module}).of_learner()
         learner.coefficients[module_id] = Coefficients(config, learner._get_tensor_variable)
         if module_id in learner.trainable_module_ids:
+            check_precision(learner, [module_id])
             if has_parameters(learner, module_id):
                 learner.configure_optimizers_for_module(module_id, config=config)
             learner.buffers = find_buffers(learner)

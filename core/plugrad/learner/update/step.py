@@ -36,6 +36,7 @@ from plugrad.learner.update.optimizers import check_gradient_names, merge_gradie
 from plugrad.metrics import SEPARATOR
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import with_structured_obs
+from plugrad.rl_module.precision import DTYPES, computing_in
 from plugrad.schedules import ConfigView
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
@@ -200,10 +201,12 @@ def _move_targets(learner: "Learner", batch: Collection[ModuleID]) -> None:
 def _forward_and_losses(
     learner: "Learner", batch: ModuleBatches, weights: PartWeights
 ) -> tuple[dict[ModuleID, Tensor], Any]:
-    if learner.shape_check.is_done:
-        losses, fwd_out = _compute(learner, batch)
-    else:
-        losses, fwd_out = learner.shape_check.check(_compute, batch)
+    dtype = DTYPES.get(learner.config.precision)
+    with nullcontext() if dtype is None else computing_in(learner.module.values(), dtype):
+        if learner.shape_check.is_done:
+            losses, fwd_out = _compute(learner, batch)
+        else:
+            losses, fwd_out = learner.shape_check.check(_compute, batch)
     if learner.weights is not None:
         losses = scale_losses(learner, losses)
     if weights is not None:

@@ -17,6 +17,7 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
 from plugrad.optimizers import StepCount
 from plugrad.rl_module.outputs import Outputs
+from plugrad.rl_module.precision import computing_in
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 if TYPE_CHECKING:
@@ -112,8 +113,9 @@ class TargetNetwork:
         Returns:
             `{column: tensor [B, ...]}`.
         """
-        with self._learner.module[self._module_id].functional_call(self._weights()):
-            module = self._learner.module[self._module_id]
+        module = self._learner.module[self._module_id]
+        # In float32 with any `precision`: the differences of a target network's steps are smaller than bfloat16's.
+        with computing_in([module], None), module.functional_call(self._weights()):
             outputs = self._constants(module.in_mode(False, module.forward_train, batch))
         return outputs if module.network is not None else Outputs(module.class_name, outputs)
 

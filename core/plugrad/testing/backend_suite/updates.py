@@ -18,6 +18,7 @@ from plugrad.testing.tiny_learners import (
     GradientRecorder,
     digest,
     tiny_batch,
+    tiny_config,
     tiny_learner,
     weights_of,
 )
@@ -212,6 +213,23 @@ def test_what_a_loss_gives_beside_itself_comes_back_with_values(backend: str) ->
         [loss, learner._convert_to_numpy(losses[P])], expected.mean(), rtol=0, atol=1e-6
     )
     assert tuple(aux["more"][1]) == ("words", 3, None)
+
+
+def test_gradients_of_passes_in_bfloat16_are_close(backend: str, backend_info: BackendInfo) -> None:
+    """Within 2 percent of float32's in norm, and not the same: something was computed in 8 bits."""
+    requires(backend_info, Capability.BFLOAT16)
+    found = []
+    for precision in ("float32", "bf16"):
+        config = tiny_config(backend).framework(backend, precision=precision)
+        recorder = GradientRecorder()
+        learner = ActorCriticLearner(config=config, plugins=[recorder])
+        learner.build()
+        learner._update({P: learner._convert_batch_type(tiny_batch())})
+        found.append(np.concatenate([np.ravel(each) for each in recorder.gradients.values()]))
+        assert {each.dtype for each in recorder.gradients.values()} == {np.dtype(np.float32)}
+    exact, close = found
+    assert not np.array_equal(close, exact), "the passes were computed in float32"
+    assert np.linalg.norm(close - exact) <= 2e-2 * np.linalg.norm(exact)
 
 
 class DoubledLater(ActorCriticLearner):
