@@ -67,7 +67,7 @@ def said(found: dict[str, Any]) -> str:
     if "hangs" in found:
         return f"hangs: nothing after {found['hangs']:.0f} s"
     if "error" in found:
-        return f"fails after {found['seconds']:.1f} s: {found['error'][:120]}"
+        return f"fails after {found['seconds']:.1f} s: {found['error'].rsplit('] ', 1)[-1][:80]}"
     what = "learners are equal" if found["differ"] == 0.0 else f"learners differ by {found['differ']:.0e}"
     return f"done in {found['seconds']:.1f} s, {what}"
 

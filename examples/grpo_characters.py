@@ -16,13 +16,12 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, LearnerProtocol
-from plugrad.losses import mean_over_rows
+from plugrad.losses import grpo_surrogate, mean_over_rows
 from plugrad_ppo import PPOConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOWELS = np.isin([*LETTERS], [*"aeiou"])
 SEEN, WRITTEN, GROUP = 3, 8, 16
-CLIP = 0.2
 
 
 def grpo_loss(
@@ -32,9 +31,8 @@ def grpo_loss(
     ops = learner.ops
     distribution_class = learner.module[module_id].get_train_action_dist_cls()
     policy = distribution_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
-    ratio = ops.exp(policy.logp(batch[Columns.ACTIONS]) - batch[Columns.ACTION_LOGP])
-    advantages = batch[Columns.ADVANTAGES]
-    surrogate = ops.minimum(ratio * advantages, ops.clip(ratio, 1.0 - CLIP, 1.0 + CLIP) * advantages)
+    logp = policy.logp(batch[Columns.ACTIONS])
+    surrogate = grpo_surrogate(ops, logp, batch[Columns.ACTION_LOGP], batch[Columns.ADVANTAGES])
     learner.register_metric(module_id, "entropy", mean_over_rows(ops, policy.entropy(), batch))
     return -mean_over_rows(ops, surrogate, batch)
 
