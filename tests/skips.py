@@ -16,7 +16,10 @@ NOT_DECLARED = {
     "torch": "batched_learners, xla",
 }
 """Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
-NOT_TAKEN = {"dqn": "continuous", "td3": "discrete", "cql": "discrete", "iql": "discrete"}
+NOT_TAKEN = {
+    **dict.fromkeys(("dqn", "qrdqn"), "continuous"),
+    **dict.fromkeys(("td3", "tqc", "cql", "iql"), "discrete"),
+}
 """Actions that an algorithm does not take."""
 
 

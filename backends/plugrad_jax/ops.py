@@ -97,6 +97,10 @@ def cumulative_sum(x: Tensor, axis: int = -1) -> Tensor:
     return jnp.cumsum(x, axis, x.dtype)
 
 
+def sort(x: Tensor, axis: int = -1) -> Tensor:
+    return jnp.sort(x, axis)
+
+
 def logsumexp(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
     return nn.logsumexp(x, axis, keepdims=keepdims)
 

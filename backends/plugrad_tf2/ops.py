@@ -178,6 +178,10 @@ def cumulative_sum(x: Tensor, axis: int = -1) -> Tensor:
     return tf.cumsum(x, axis)
 
 
+def sort(x: Tensor, axis: int = -1) -> Tensor:
+    return tf.sort(x, axis)
+
+
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     return tf.nn.softmax(x, axis)
 

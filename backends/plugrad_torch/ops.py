@@ -152,6 +152,10 @@ def cumulative_sum(x: Tensor, axis: int = -1) -> Tensor:
     return torch.cumsum(x, axis, dtype=_dtype_of_sums(x))
 
 
+def sort(x: Tensor, axis: int = -1) -> Tensor:
+    return torch.sort(x, dim=axis).values
+
+
 def _dtype_of_sums(x: Tensor) -> torch.dtype | None:
     """That of `x`, where torch would widen integers; bools, which must be cast first, are counted."""
     return None if x.dtype is torch.bool else x.dtype

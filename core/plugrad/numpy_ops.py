@@ -160,6 +160,10 @@ def cumulative_sum(x: Tensor, axis: int = -1) -> Tensor:
     return np.cumsum(x, axis=axis, dtype=_dtype_of_sums(x))
 
 
+def sort(x: Tensor, axis: int = -1) -> Tensor:
+    return np.sort(x, axis=axis)
+
+
 def _dtype_of_sums(x: Tensor) -> Any:
     """That of `x`, where numpy would widen integers; bools, which must be cast first, are counted."""
     return x.dtype if x.dtype.kind in "iu" else None

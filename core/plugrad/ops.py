@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from plugrad.contract import since
 from plugrad.types import Array, Tensor
 
 Axis: TypeAlias = int | tuple[int, ...] | None
@@ -285,6 +286,11 @@ class Ops(Protocol):
     @Rule(NUMERIC)
     def cumulative_sum(self, x: Tensor, axis: int = -1) -> Tensor:
         """Running sum that includes the entry itself; the shape and dtype of `x`."""
+
+    @since(2)
+    @Rule(FLOAT, is_exact=True)
+    def sort(self, x: Tensor, axis: int = -1) -> Tensor:
+        """The entries in ascending order along `axis`; undefined with NaN. Each keeps its gradient."""
 
     @Rule(FLOAT)
     def softmax(self, x: Tensor, axis: int = -1) -> Tensor:

@@ -1,6 +1,7 @@
 """Q-networks over the built-in encoders, written once over ops."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import gymnasium as gym
 
@@ -28,24 +29,29 @@ class QNetwork(Network):
     Args:
         spec: spaces and `model_config`.
         dueling: separate heads for the state value and the advantages.
+        num_outputs: of the heads, for each value.
 
     Raises:
         ConfigError: the actions are not discrete, or a space or setting is not supported.
     """
 
-    def __init__(self, spec: RLModuleSpec, *, dueling: bool) -> None:
+    algorithm: ClassVar[str] = "DQN"
+    """The algorithm's name, for errors."""
+
+    def __init__(self, spec: RLModuleSpec, *, dueling: bool, num_outputs: int = 1) -> None:
         space = array_space(spec.action_space)
         if not isinstance(space, gym.spaces.Discrete):
             raise ConfigError(
-                f"DQN needs a Discrete action space, found {spec.action_space}; `plugrad algorithms` lists what others "
-                "take"
+                f"{self.algorithm} needs a Discrete action space, found {spec.action_space}; `plugrad algorithms` "
+                "lists what others take"
             )
         config = spec.network_config()
-        refuse_recurrence(config, "DQN")
+        refuse_recurrence(config, self.algorithm)
         self._encoder = Encoder(spec.observation_space, config)
         self._dueling = dueling
-        actions = int(space.n)
-        heads = {"value.out": 1, "advantage.out": actions} if dueling else {"q.out": actions}
+        self._num_actions = int(space.n)
+        actions = self._num_actions * num_outputs
+        heads = {"value.out": num_outputs, "advantage.out": actions} if dueling else {"q.out": actions}
         self.parameters = (
             *self._encoder.parameters("encoder"),
             *[
@@ -65,10 +71,11 @@ class QNetwork(Network):
 
         See `Network.forward`.
         """
-        x = self._encoder.prepare(ops, batch[Columns.OBS])
-        features = self._encoder.features(ops, weights, "encoder", x)
-        values = self._values(ops, weights, features)
+        values = self._values(ops, weights, self._features(ops, weights, batch[Columns.OBS]))
         return {QF_PREDS: values, Columns.ACTION_DIST_INPUTS: values}
+
+    def _features(self, ops: Ops, weights: Mapping[str, Tensor], obs: Tensor) -> Tensor:
+        return self._encoder.features(ops, weights, "encoder", self._encoder.prepare(ops, obs))
 
     def _values(self, ops: Ops, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
         if not self._dueling:

@@ -101,12 +101,15 @@ class BoxPolicyAndCritics(PolicyAndCritics):
     Args:
         spec: see `PolicyAndCritics`.
         outputs_per_dimension: outputs of the policy head for each dimension of an action.
+        num_quantiles: None: QF_PREDS are [2, B]; else [2, B, num_quantiles].
 
     Raises:
         ConfigError: the action space is no float Box with finite bounds.
     """
 
-    def __init__(self, spec: RLModuleSpec, *, outputs_per_dimension: int) -> None:
+    def __init__(
+        self, spec: RLModuleSpec, *, outputs_per_dimension: int, num_quantiles: int | None = None
+    ) -> None:
         space = array_space(spec.action_space)
         if not isinstance(space, gym.spaces.Box):
             raise ConfigError(
@@ -115,13 +118,14 @@ class BoxPolicyAndCritics(PolicyAndCritics):
                 action_space=spec.action_space,
             )
         self._action_space = space
+        self._num_quantiles = num_quantiles
         self._num_dimensions = squashed_gaussian_class(self._action_space, numpy_ops).input_dim // 2
         self._flat_space = gym.spaces.flatten_space(self._action_space)
         super().__init__(
             spec,
             num_outputs=outputs_per_dimension * self._num_dimensions,
             num_inputs=self._num_dimensions,
-            num_values=1,
+            num_values=num_quantiles or 1,
         )
 
     def _bounds(self, ops: Ops) -> type[SquashedGaussian]:
@@ -132,4 +136,5 @@ class BoxPolicyAndCritics(PolicyAndCritics):
         rows = squashed_gaussian_class(self._action_space, ops).flatten_actions(actions)
         # The environment clips the actions of an explorer that goes beyond the bounds.
         scaled = ops.clip(self._bounds(ops).scale_actions(rows), -1.0, 1.0)
-        return ops.squeeze(self._critics.values(ops, weights, obs, scaled), -1)
+        values = self._critics.values(ops, weights, obs, scaled)
+        return values if self._num_quantiles else ops.squeeze(values, -1)

@@ -26,12 +26,13 @@ class SquashedGaussianNetwork(BoxPolicyAndCritics):
     Args:
         spec: see `PolicyAndCritics`.
         initial_alpha: the initial temperature, above 0.
+        num_quantiles: see `BoxPolicyAndCritics`.
     """
 
     algorithm = "SAC"
 
-    def __init__(self, spec: RLModuleSpec, *, initial_alpha: float) -> None:
-        super().__init__(spec, outputs_per_dimension=2)
+    def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, num_quantiles: int | None = None) -> None:
+        super().__init__(spec, outputs_per_dimension=2, num_quantiles=num_quantiles)
         self.parameters += _temperature(spec, initial_alpha)
 
     def distribution_class(self, action_space: gym.Space[Any], ops: Ops) -> type[SquashedGaussian]:

@@ -35,6 +35,8 @@ BUILDS_ON = {
     "plugrad_bc": "plugrad_offline",
     "plugrad_offline": "plugrad_sac",
     "plugrad_impala": "plugrad_ppo",
+    "plugrad_qrdqn": "plugrad_dqn",
+    "plugrad_tqc": "plugrad_sac",
 }
 """Algorithms that are another one with a term more or less: `{package: the one whose exported names it may use}`."""
 Edges = dict[tuple[str, str], list[str]]

@@ -76,6 +76,7 @@ _WRITTEN = [
     constant("argmax along", "s", lambda o, s: (o.argmax(s, axis=1), o.argmax(s, axis=-1, keepdims=True))),
     smooth("norm", "s", lambda o, s: o.norm(s)),
     smooth("cumulative_sum", "s", lambda o, s: (o.cumulative_sum(s), o.cumulative_sum(s, axis=1))),
+    smooth("sort", "s", lambda o, s: (o.sort(s), o.sort(s, axis=1), o.sort(s, axis=0))),
     smooth("softmax", "s", lambda o, s: (o.softmax(s), o.softmax(s, axis=0))),
     smooth("log_softmax", "s", lambda o, s: (o.log_softmax(s), o.log_softmax(s, axis=1))),
     smooth("logsumexp", "s", lambda o, s: (o.logsumexp(s), o.logsumexp(s, axis=0, keepdims=True))),
