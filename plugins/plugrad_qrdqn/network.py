@@ -26,7 +26,7 @@ class QuantileNetwork(QNetwork):
         ConfigError: the actions are not discrete, or a space or setting is not supported.
     """
 
-    algorithm = "QR-DQN"
+    algorithm = "QRDQN"
 
     def __init__(self, spec: RLModuleSpec, *, dueling: bool, num_quantiles: int) -> None:
         super().__init__(spec, dueling=dueling, num_outputs=num_quantiles)

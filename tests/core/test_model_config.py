@@ -23,7 +23,7 @@ BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 def build(algorithm: str, **model: Any) -> Any:
     """A learner on the numpy backend; DQN's actions are discrete, all others' are a Box."""
     config = get_algorithm(algorithm)().framework("numpy").rl_module(model_config=model)
-    actions = gym.spaces.Discrete(2) if algorithm == "dqn" else BOX
+    actions = gym.spaces.Discrete(2) if algorithm in ("dqn", "qrdqn") else BOX
     return config.environment(observation_space=BOX, action_space=actions).build_learner()
 
 

@@ -132,8 +132,8 @@ SECTIONS = ("env_runners", "evaluation", "offline_data")
 MORE = {
     "num_env_runners": 7,  # who starts, counts and refuses other processes
     "env_wrappers": 3,
-    "normalize_observations": 15,  # statistics belong to weights: whoever loads, saves or acts asks
-    "normalize_rewards": 5,
+    "normalize_observations": 16,  # statistics belong to weights: whoever loads, saves or acts asks
+    "normalize_rewards": 6,
     "atari": 6,  # two of them name the extra of this name
     "info_metrics": 11,  # env runners keep their counts under this name
     "output": 6,  # also a name of ONNX graphs

@@ -66,7 +66,7 @@ def test_every_algorithm_of_ours_has_a_page_with_its_settings():
     ours = {
         each.name for each in list_plugins() if each.kind == "algorithm" and each.distribution == "plugrad"
     }
-    assert len(ours) == 10
+    assert len(ours) >= 10
     for name in ours:
         assert f"```{{settings}} {name}\n```" in (DOCS / "algorithms" / f"{name}.md").read_text()
 

@@ -170,7 +170,7 @@ def test_what_leaves_no_quantile_or_is_another_space_is_refused():
         config("tqc", top_quantiles_to_drop_per_critic=3).build_learner()
     with pytest.raises(ConfigError, match="TQC needs a bounded Box action space"):
         config("tqc").environment(action_space=TWO_ACTIONS).build_learner()
-    with pytest.raises(ConfigError, match="QR-DQN needs a Discrete action space"):
+    with pytest.raises(ConfigError, match="QRDQN needs a Discrete action space"):
         config("qrdqn").environment(action_space=BOX).build_learner()
 
 

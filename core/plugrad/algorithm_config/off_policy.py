@@ -8,6 +8,7 @@ from plugrad.config import FieldInfo, field
 from plugrad.config.checks import checked
 from plugrad.config.config import REPEATED
 from plugrad.errors import ConfigError
+from plugrad.replay.hindsight import STRATEGIES
 from plugrad.replay.settings import DEFAULTS, merged_replay_settings
 from plugrad.sampling.vectorization import num_environments, steps_per_env
 
@@ -77,6 +78,21 @@ class OffPolicyConfig(AlgorithmConfig):
         check=lambda info, value: merged_replay_settings(info.make_default(), value),
         help='"type" (uniform, prioritized), capacity in rows, alpha, beta',
     )
+    hindsight: str | None = field(
+        None,
+        choices=STRATEGIES,
+        for_all_modules=True,
+        help="hindsight experience replay for environments with goals: which goals copies of a step pursue, those of "
+        "later states of its episode, of its last state, or of all its states; None: no copies",
+    )
+    hindsight_goals: int = field(
+        4,
+        minimum=1,
+        maximum=1000,
+        reason="so many copies of each step are made",
+        for_all_modules=True,
+        help="copies of each step, with hindsight=future or episode",
+    )
     checkpoint_replay: bool = field(
         True, help="the rows of the replay buffer are part of checkpoints; False: a resumed run refills it"
     )
@@ -110,8 +126,27 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"minibatch_size={self.minibatch_size} is above train_batch_size={self.train_batch_size}, which counts "
                 "the rows of all gradient steps of one update"
             )
+        self._check_hindsight()
         self._check_capacity("a minibatch", self.minibatch_size or self.train_batch_size)
         self._check_capacity("one sample of all environments", steps_per_env(self) * num_environments(self))
+
+    def _check_hindsight(self) -> None:
+        """Goals must be those of the environment, and each reward that of one state."""
+        others = {
+            "n_step": 1,
+            "normalize_observations": False,
+            "normalize_rewards": False,
+            "frame_stack": None,
+        }
+        for name, value in others.items() if self.hindsight else ():
+            if (found := getattr(self, name)) != value:
+                raise ConfigError(
+                    f"hindsight={self.hindsight!r} computes rewards of other goals from one observation as the "
+                    f"environment gives it; set {name}={value!r}, found {found!r}",
+                    field=name,
+                    found=found,
+                    expected=value,
+                )
 
     def _check_capacity(self, what: str, rows: int) -> None:
         capacity = self.replay_buffer_config["capacity"]

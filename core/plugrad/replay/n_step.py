@@ -92,12 +92,12 @@ class NStepTransitions:
         for chunk in chunks:
             id_ = str(chunk.id_)
             before = self._waiting.pop(id_, None)  # a lost life may begin another chunk of the same id
-            whole = _joined(before, chunk) if before is not None and _follows(chunk, before) else chunk
+            whole = joined(before, chunk) if before is not None and follows(chunk, before) else chunk
             rows.append(transitions(whole, self._numbers(whole), self._gamma))
             if not whole.is_done and self._n > 1:
                 ready = max(0, len(whole) - self._n + 1)
                 rows[-1] = {name: values[:ready] for name, values in rows[-1].items()}
-                waiting[id_] = _from_step(whole, ready)
+                waiting[id_] = from_step(whole, ready)
         prefixes = tuple(f"{id_}/" for id_ in running)
         self._waiting = {
             id_: each for id_, each in self._waiting.items() if id_.startswith(prefixes)
@@ -138,15 +138,31 @@ class NStepTransitions:
         self._waiting = {id_: _restored(columns, id_) for id_, columns in state.items()}
 
 
-def _follows(chunk: SingleAgentEpisode, before: SingleAgentEpisode) -> bool:
-    """Whether a chunk begins where its episode stood; samples between two may have been lost."""
+def follows(chunk: SingleAgentEpisode, before: SingleAgentEpisode) -> bool:
+    """Whether a chunk begins where its episode stood; samples between two may have been lost.
+
+    Args:
+        chunk: of an episode.
+        before: the steps of this episode that are known.
+
+    Returns:
+        True if it does, or if nobody said where it begins.
+    """
     if chunk.t_started is None or before.t_started is None:
         return True
     return chunk.t_started == before.t_started + len(before)
 
 
-def _joined(waiting: SingleAgentEpisode, chunk: SingleAgentEpisode) -> SingleAgentEpisode:
-    """With the columns that transitions have. Steps of a checkpoint without masks wait without them."""
+def joined(waiting: SingleAgentEpisode, chunk: SingleAgentEpisode) -> SingleAgentEpisode:
+    """One chunk of two, with the columns that transitions have.
+
+    Args:
+        waiting: the earlier one; steps of a checkpoint without masks wait without them.
+        chunk: the later one.
+
+    Returns:
+        Their steps; it has ended if the later one has.
+    """
     masks = masks_of(chunk)
     kept = {name: masks[name] for name in waiting.extra_model_outputs if name in masks}
     return concat_chunks([waiting, replace(chunk, extra_model_outputs=kept)])
@@ -158,7 +174,16 @@ def _restored(columns: Mapping[str, Any], id_: str) -> SingleAgentEpisode:
     return SingleAgentEpisode(**steps, extra_model_outputs=masks, id_=id_)
 
 
-def _from_step(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
+def from_step(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
+    """A copy of the steps of an episode from one on, with the columns that transitions have.
+
+    Args:
+        episode: that is running.
+        first: the first step.
+
+    Returns:
+        The rest.
+    """
     return SingleAgentEpisode(
         observations=episode.observations[first:].copy(),  # not a view that keeps the fragment alive
         actions=episode.actions[first:].copy(),

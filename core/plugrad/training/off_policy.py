@@ -17,12 +17,14 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.module_spec import names_modules, spaces_of, specs_of
 from plugrad.observations import model_space, row_shape, row_space
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
+from plugrad.replay.hindsight import GoalRewards, GoalSpace, HindsightTransitions
 from plugrad.replay.observation_rows import StoredPart, stored_parts
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
 from plugrad.replay.storage import Rows
 from plugrad.rl_module import with_structured_obs
 from plugrad.rng_streams import stream
+from plugrad.sampling.environments import is_multi_agent, make_env
 from plugrad.sampling.learner_rewards import clip_rewards, reward_clip
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.training.offline import load_in_spaces_of, rename_to_only_module
@@ -66,6 +68,8 @@ class OffPolicyTraining(Training):
         self._filled_since = 0
         self._rows_owed = 0.0
         self._check_priorities()
+        if self.config.hindsight is not None:
+            self._check_goals()
         self._say_how_many()
         warn_of_size(self._buffer_sizes())
 
@@ -78,6 +82,16 @@ class OffPolicyTraining(Training):
                     "prioritize by; use type='uniform'",
                     field="replay_buffer_config",
                 )
+
+    def _check_goals(self) -> None:
+        """Refuse, before anything is sampled, what has no goals."""
+        if is_multi_agent(self.config):
+            raise ConfigError(
+                "hindsight is for environments of one agent; set hindsight=None", field="hindsight"
+            )
+        for module_id in specs_of(self.config):
+            GoalSpace.of(spaces_of(self.config, module_id)[0])
+        self._goal_rewards()
 
     def _say_how_many(self) -> None:
         """Log where an update is on more rows than `train_batch_size` says."""
@@ -230,10 +244,25 @@ class OffPolicyTraining(Training):
             return
         config = self.config.get_config_for_module(module_id)
         key = int(stream(config.seed, "n_step", module_id).integers(2**63))
-        self._transitions[module_id] = NStepTransitions(config.n_step, config.gamma, key)
+        if config.hindsight is None:
+            self._transitions[module_id] = NStepTransitions(config.n_step, config.gamma, key)
+        else:
+            self._transitions[module_id] = HindsightTransitions(
+                config.hindsight,
+                config.hindsight_goals,
+                spaces_of(self.config, module_id)[0],
+                self._goal_rewards,
+                config.gamma,
+                key,
+            )
         rng = stream(config.seed, "replay", module_id)
         parts = self._stored_parts(module_id)
         self._buffers[module_id] = make_buffer(config.replay_buffer_config, rng, parts)
+
+    def _goal_rewards(self) -> GoalRewards:
+        """Of an environment that is made for them, with the same settings as those that are sampled."""
+        config = self.config
+        return GoalRewards(make_env(config.env, config.env_config, wrappers=EnvWrappers.of(config)))
 
     def _stored_parts(self, module_id: ModuleID) -> tuple[StoredPart, ...]:
         """How the observations of a module are stored; empty for a space of the user's own."""

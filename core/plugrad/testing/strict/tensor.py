@@ -46,7 +46,6 @@ _METHODS = {
     "clamp": "Write ops.clip(x, low, high)",
     "pow": "Write ops.power(x, y)",
     "cumsum": "Write ops.cumulative_sum(x, axis)",
-    "sort": "Write ops.sort(x, axis)",
     "size": "Write ops.shape(x): its product is the number of entries",
     "numel": "Write ops.shape(x): its product is the number of entries",
     "ndim": "Write len(ops.shape(x))",
