@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.dlpack
+import numpy as np
 
 from plugrad.batch import portable
 from plugrad_jax.devices import put
@@ -32,6 +34,8 @@ def portable_arrays(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
 
 def _portable(value: Any, device: str) -> Any:
     if not isinstance(value, jax.Array):
-        return portable(value)
+        if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
+            return portable(value)
+        value = jax.dlpack.from_dlpack(value)
     there = put(value, device)
     return there.astype("float32") if there.dtype.kind == "f" else there

@@ -189,7 +189,9 @@ def _tensors(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _tensors(each) for key, each in value.items()}
     if not tf.is_tensor(value):
-        return tf.constant(portable(value))
+        if not hasattr(value, "__dlpack__") or isinstance(value, np.generic):
+            return tf.constant(portable(value))
+        value = tf.experimental.dlpack.from_dlpack(value.__dlpack__())
     return tf.cast(value, tf.float32) if value.dtype.is_floating else value
 
 

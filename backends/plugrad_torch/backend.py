@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from plugrad import LearnerProtocol
 from plugrad.batch import portable
@@ -165,6 +166,8 @@ def _tensors(value: Any, device: str) -> Any:
         return {key: _tensors(each, device) for key, each in value.items()}
     if isinstance(value, torch.Tensor):
         return value.to(device, torch.float32 if value.is_floating_point() else value.dtype)
+    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+        return _tensors(from_dlpack(value), device)
     array = value if type(value) is np.ndarray and value.dtype in _PORTABLE else portable(value)
     # torch shares memory with numpy and warns about read-only arrays: such are copied.
     is_shared = array.flags.writeable and array.flags.c_contiguous

@@ -236,6 +236,19 @@ def arrays_of_the_other_device(device: str, compile_mode: str) -> Any:
         return everything(learner)
 
 
+def tensors_of_the_device(device: str, compile_mode: str) -> Any:
+    """A batch of arrays of the learner's device, which are padded and standardised there, beside one of numpy."""
+    config = own(device, compile_mode).config.training(normalize_advantages="minibatch")
+    there, here = (config.build_learner() for _ in range(2))
+    given = batch(np.arange(ROWS) % 2)
+    with all_arrays_on(device):
+        there.update(there._convert_batch_type(given))
+        here.update(given)
+    found, expected = numbers(there.get_weights()), numbers(here.get_weights())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    return everything(here)
+
+
 def many_learners(device: str, compile_mode: str) -> Any:
     """The updates of several learners as one program."""
     with all_arrays_on(device):
@@ -264,6 +277,7 @@ OTHERS = (
     saved_and_loaded,
     undone,
     arrays_of_the_other_device,
+    tensors_of_the_device,
     two_threads,
 )
 LIVES: dict[str, Callable[[str], Any]] = {

@@ -24,6 +24,7 @@ LIVES = [
     "undone none",
     "arrays_of_the_other_device auto",
     "arrays_of_the_other_device none",
+    "tensors_of_the_device auto",
     "two_threads auto",
     "many_learners auto",
 ]

@@ -52,6 +52,12 @@ class Categorical(Distribution):
         noise = (rng or np.random.default_rng()).gumbel(size=logits.shape)
         return np.asarray((logits + noise).argmax(axis=-1))
 
+    def noise(self, rng: np.random.Generator) -> Array:
+        return rng.gumbel(size=self.ops.shape(self.logits)).astype(np.float32)
+
+    def sample_by(self, noise: Tensor) -> Tensor:
+        return self.ops.argmax(self.logits + noise, axis=-1)
+
     def mode(self) -> Tensor:
         return self.ops.argmax(self.logits, axis=-1)
 
@@ -96,6 +102,19 @@ class MultiCategorical(Distribution):
         rng = rng or np.random.default_rng()
         drawn = np.concatenate([part.sample(rng) for part in self._parts], axis=-1)
         return np.asarray(self.bind(numpy_ops).unflatten_actions(drawn))
+
+    def noise(self, rng: np.random.Generator) -> Array:
+        drawn = [part.noise(rng) for part in self._parts]
+        return np.concatenate([each.reshape((*each.shape[:-2], -1)) for each in drawn], axis=-1)
+
+    def sample_by(self, noise: Tensor) -> Tensor:
+        runs = _runs(self.nvec)
+        pieces = self.ops.split(noise, [k * n for k, n in runs], axis=-1)
+        drawn = [
+            part.sample_by(reshape_last(self.ops, piece, (k * n,), (k, n)))
+            for part, (k, n), piece in zip(self._parts, runs, pieces, strict=True)
+        ]
+        return self.unflatten_actions(self.ops.concat(drawn, axis=-1))
 
     def mode(self) -> Tensor:
         return self.unflatten_actions(self.ops.concat([part.mode() for part in self._parts], axis=-1))

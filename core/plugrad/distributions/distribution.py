@@ -130,6 +130,42 @@ class Distribution(ABC):
             A numpy array (..., *action_shape): int64, or float32 for a Gaussian.
         """
 
+    @classmethod
+    def noise_width(cls) -> int:
+        """How many random numbers `noise` draws for an action."""
+        return cls.input_dim
+
+    def noise(self, rng: np.random.Generator) -> Array:
+        """Draw the random numbers of one `sample`, as `sample_by` takes them.
+
+        Args:
+            rng: the source of randomness.
+
+        Returns:
+            float32 (..., `noise_width()`).
+
+        Raises:
+            ConfigError: the distribution has no `noise` and `sample_by`, as one of your own may.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} draws its samples in numpy. For samples on a device write noise(rng) and "
+            "sample_by(noise), as Categorical and DiagGaussian have them"
+        )
+
+    def sample_by(self, noise: Tensor) -> Tensor:
+        """The actions that `sample` draws with these random numbers, on the device of the logits.
+
+        Args:
+            noise: what `noise(rng)` returned, as a tensor.
+
+        Returns:
+            (..., *action_shape).
+
+        Raises:
+            ConfigError: see `noise`.
+        """
+        raise ConfigError(f"{type(self).__name__} has no sample_by(noise)")
+
     def rsample(self, noise: Tensor) -> Tensor:
         """Actions as a differentiable function of the logits and random numbers.
 

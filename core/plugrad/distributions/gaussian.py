@@ -56,6 +56,16 @@ class DiagGaussian(Distribution):
         noise = (rng or np.random.default_rng()).standard_normal(mean.shape, np.float32)
         return np.asarray(self.bind(numpy_ops).unflatten_actions(mean + np.exp(log_std) * noise))
 
+    @classmethod
+    def noise_width(cls) -> int:
+        return cls.input_dim // 2
+
+    def noise(self, rng: np.random.Generator) -> Array:
+        return rng.standard_normal(self.ops.shape(self._parts[0]), np.float32)
+
+    def sample_by(self, noise: Tensor) -> Tensor:
+        return self.rsample(self.unflatten_actions(noise))
+
     def rsample(self, noise: Tensor) -> Tensor:
         self._check_actions(noise, "noise")
         mean, log_std = self._parts

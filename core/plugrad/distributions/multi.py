@@ -49,6 +49,19 @@ class MultiDistribution(Distribution):
         drawn = [part.bind(numpy_ops).flatten_actions(part.sample(rng)) for part in self._parts]
         return np.concatenate(drawn, axis=-1, dtype=self.action_dtype)
 
+    @classmethod
+    def noise_width(cls) -> int:
+        return sum(part.noise_width() for part in cls.parts)
+
+    def noise(self, rng: np.random.Generator) -> Array:
+        return np.concatenate([part.noise(rng) for part in self._parts], axis=-1)
+
+    def sample_by(self, noise: Tensor) -> Tensor:
+        pieces = self.ops.split(noise, [part.noise_width() for part in self.parts], axis=-1)
+        drawn = [part.sample_by(piece) for part, piece in zip(self._parts, pieces, strict=True)]
+        rows = [part.flatten_actions(each) for part, each in zip(self._parts, drawn, strict=True)]
+        return self.ops.concat([self.ops.cast(each, self.action_dtype) for each in rows], axis=-1)
+
     def mode(self) -> Tensor:
         modes = [part.flatten_actions(part.mode()) for part in self._parts]
         return self.ops.concat([self.ops.cast(mode, self.action_dtype) for mode in modes], axis=-1)

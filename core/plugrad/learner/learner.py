@@ -827,6 +827,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         rng: np.random.Generator | None = None,
         action_mask: Array | None = None,
         values: bool = True,
+        as_tensors: bool = False,
     ) -> dict[str, Any]:
         """Compute actions for a batch of observations, with all columns that a training batch needs.
 
@@ -845,6 +846,9 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             action_mask: the allowed actions, bool [B, choices], see `plugrad.action_masks`; None: all.
             values: False leaves out `vf_preds`, which saves a built-in module its value network. Env runners act so:
                 an algorithm that needs values computes them for whole episodes (`compute_values_of_episodes`).
+            as_tensors: True: `obs` is a tensor of the framework, or anything with `__dlpack__`, and the columns are
+                tensors on the learner's device. Random numbers are copied to it, nothing is copied from it, and the
+                values of observations are not checked. `rng` draws the same numbers as without it.
 
         Returns:
             Numpy columns: `actions` [B, ...], `action_logp` float32 [B] in nats, `action_dist_inputs` float32
@@ -853,16 +857,22 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
 
         Raises:
             BatchError: observations, state or mask do not fit the module, or a mask forbids everything.
+            ConfigError: `as_tensors` with a stateful module, or an algorithm that explores in numpy.
             UnknownModuleError: there is no such module.
         """
         self._check_is_built()
         # An unknown id is an error before it has a random stream.
         module = self.module[module_id]
-        rows = np.asarray(rows_of(module_id, module, obs))
+        if as_tensors:
+            rows = self._actor.on_device(obs, module_id, explore)
+        else:
+            rows = np.asarray(rows_of(module_id, module, obs))
         check_observations(module_id, module, rows)
         check_observation_values(module_id, module, rows)
         if rng is None:  # learners that are equal otherwise act differently
             rng = self.stream(module_id, *ACTIONS, *([] if self.peers is None else self.peers.own_stream))
+        if as_tensors:
+            return self._actor.compute_tensors(rows, module_id, explore, rng, action_mask, values=values)
         return self._actor.compute_actions(rows, module_id, explore, rng, state, action_mask, values=values)
 
     def _choose_actions(self, *args: Any, **kwargs: Any) -> tuple[Array, Mapping[str, Array] | None]:

@@ -23,6 +23,7 @@ from plugrad.learner.acting.onnx import record_actions
 from plugrad.learner.acting.policy_content import policy_content
 from plugrad.learner.modules.users_classes import action_distribution_class
 from plugrad.learner.update.connectors import initial_state
+from plugrad.learner.update.on_device import on_device
 from plugrad.model_config import CRITIC_ONLY, MODEL_SETTINGS
 from plugrad.observations import is_structured, model_space, row_parts, row_shape, row_space
 from plugrad.policy import Policy
@@ -31,7 +32,7 @@ from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy import State
 from plugrad.rl_module import MultiRLModule, check_numbers
 from plugrad.rng_streams import stream
-from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 if TYPE_CHECKING:
     from plugrad.learner.learner import Learner
@@ -90,6 +91,73 @@ class Actor:
                 acted[Columns.VF_PREDS] = outputs[Columns.VF_PREDS]
             outputs = acted
         return outputs if after is None else {**outputs, Columns.STATE_OUT: after}
+
+    def on_device(self, obs: Any, module_id: ModuleID, explore: bool) -> Tensor:
+        """Observations as the framework's tensor; not copied if they are on the learner's device.
+
+        Args:
+            obs: anything with `__dlpack__`.
+            module_id: the module that acts.
+            explore: whether it explores.
+
+        Raises:
+            BatchError: they are no tensor.
+            ConfigError: the module is stateful or of no framework, or the algorithm explores in numpy.
+        """
+        if why := _why_not_on_device(self._learner, module_id, explore):
+            raise ConfigError(f"as_tensors=True: {why}: type as_tensors=False", module_id=module_id)
+        return on_device(self._learner, module_id, obs)
+
+    def compute_tensors(
+        self,
+        obs: Tensor,
+        module_id: ModuleID,
+        explore: bool,
+        rng: np.random.Generator,
+        action_mask: Any = None,
+        *,
+        values: bool = True,
+    ) -> dict[str, Tensor]:
+        """The columns of `compute_actions` as tensors: random numbers are copied to the device, and nothing from it.
+
+        Args:
+            obs: rows of the module's observation space, [B, ...].
+            module_id: the module that acts.
+            explore: True samples from the distribution; False takes its mode.
+            rng: draws the random numbers.
+            action_mask: the allowed actions, [B, choices]; None: all.
+            values: False leaves VF_PREDS out.
+
+        Returns:
+            As `compute_actions`.
+        """
+        learner, module = self._learner, self._learner.module[module_id]
+        ops, given = learner.ops, {Columns.OBS: obs}
+        if action_mask is not None:
+            given[Columns.ACTION_MASK] = action_mask
+        explores = values and explore if module.network is not None else explore
+        forward = module.forward_exploration if explores else module.forward_inference
+        outputs = {
+            column: ops.stop_gradient(each)
+            for column, each in forward(learner._convert_batch_type(given)).items()
+        }
+        if Columns.ACTIONS in outputs:
+            return outputs
+        inputs = outputs[Columns.ACTION_DIST_INPUTS]
+        distribution = action_distribution_class(module, ops, explore=explore).from_logits(inputs)
+        if explore:
+            noise = learner._convert_batch_type({"noise": distribution.noise(rng)})["noise"]
+            actions = distribution.sample_by(noise)
+        else:
+            actions = distribution.mode()
+        acted = {
+            Columns.ACTIONS: actions,
+            Columns.ACTION_LOGP: distribution.logp(actions),
+            Columns.ACTION_DIST_INPUTS: inputs,
+        }
+        if values and explore and Columns.VF_PREDS in outputs:
+            acted[Columns.VF_PREDS] = outputs[Columns.VF_PREDS]
+        return acted
 
     def choose_actions(
         self,
@@ -227,6 +295,18 @@ class Actor:
             weights = {name: np.asarray(each, order="C") for name, each in module._acting_weights().items()}
             self._weights[module_id] = version, weights
         return self._weights[module_id][1]
+
+
+def _why_not_on_device(learner: "Learner", module_id: ModuleID, explore: bool) -> str:
+    """Why a module cannot act in tensors; "" if it can."""
+    module = learner.module[module_id]
+    if module_id not in learner.trainable_module_ids:
+        return f"module {module_id!r} ({module.class_name}) computes in numpy"
+    if module.is_stateful:
+        return f"module {module_id!r} has a recurrent state, which is kept in numpy"
+    if explore and learner._hooks.is_authors("get_exploration_inputs"):
+        return f"{type(learner.config).__name__} explores in numpy (get_exploration_inputs)"
+    return ""
 
 
 def _acts_in_numpy(module: Any) -> bool:

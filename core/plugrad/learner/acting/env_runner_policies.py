@@ -162,6 +162,7 @@ class ModulePolicies:
             state=state,
             rng=self._rng(module_id),
             values=False,
+            as_tensors=False,
             **mask,
         )
 

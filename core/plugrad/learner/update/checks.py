@@ -16,6 +16,7 @@ from plugrad.batch import Batch, refuse
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, MissingColumnError, NonFiniteBatchError, NonFiniteError
 from plugrad.learner.update.default_hooks import TIMESTEP
+from plugrad.learner.update.on_device import is_elsewhere, on_device, what_to_type
 from plugrad.metrics import SEPARATOR
 from plugrad.rng_streams import owner_of
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
@@ -52,7 +53,11 @@ def own_columns(learner: "Learner", columns: Batch) -> Batch:
                 continue
             tensors = tensors or type(learner.ops.asarray(0.0))
             if not isinstance(values, tensors):
-                own[column] = _as_numpy(module_id, column, values)
+                own[column] = (
+                    on_device(learner, module_id, values, column)
+                    if is_elsewhere(values)
+                    else _as_numpy(module_id, column, values)
+                )
     return found
 
 
@@ -64,20 +69,13 @@ def _is_text(column: str, values: Any) -> bool:
 def _as_numpy(module_id: ModuleID, column: str, values: Any) -> Array:
     name = f"{type(values).__module__.partition('.')[0]}'s {type(values).__name__}"
     try:
-        array: Array = np.asarray(values)
+        is_array = hasattr(values, "__array__") or not hasattr(values, "__dlpack__")
+        array: Array = np.asarray(values) if is_array else np.from_dlpack(values)
     except Exception as error:  # another framework's: of a device, or of a dtype that numpy lacks
-        refuse(module_id, column, *_what_to_type(name, str(error)))
+        refuse(module_id, column, *what_to_type(name, str(error)))
     if array.shape != tuple(values.shape):
-        refuse(module_id, column, *_what_to_type(name, f"numpy reads shape {list(array.shape)}"))
+        refuse(module_id, column, *what_to_type(name, f"numpy reads shape {list(array.shape)}"))
     return array
-
-
-def _what_to_type(name: str, why: str) -> tuple[str, str]:
-    expected = "an array, or a tensor of the learner's framework on any device"
-    return (
-        expected,
-        f"{name}, which is no array here ({why}): give a float32 array, such as its .numpy() on the CPU",
-    )
 
 
 @contextmanager
@@ -147,7 +145,11 @@ def nonfinite_rows(learner: "Learner", columns: Batch) -> BadRows:
     for module_id, each in columns.items():
         if module_id.startswith(SEPARATOR):
             continue  # made by the learner itself
+        tensors = {column: values for column, values in each.items() if not isinstance(values, np.ndarray)}
+        finite = not tensors or _are_finite(learner, tensors)
         for column, values in each.items():
+            if column in tensors and finite:
+                continue
             if isinstance(values, np.ndarray) and (
                 values.dtype.kind != "f" or (values.dtype.itemsize <= 4 and np.isfinite(values).all())
             ):
@@ -158,12 +160,19 @@ def nonfinite_rows(learner: "Learner", columns: Batch) -> BadRows:
     return found
 
 
+def _are_finite(learner: "Learner", tensors: Mapping[str, Any]) -> bool:
+    """Whether all numbers of some tensors are finite; one boolean is copied to the host."""
+    ops = learner.ops
+    # A product with 0 is NaN for what is not finite, and no sum of zeros overflows.
+    sums = [
+        ops.cast(ops.sum(0.0 * each), "float32") for each in tensors.values() if "float" in str(each.dtype)
+    ]
+    return not sums or bool(learner._convert_to_numpy(ops.isfinite(sum(sums[1:], sums[0]))))
+
+
 def _bad(learner: "Learner", column: str, values: Any) -> Array | None:
     """bool of the shape of `values`; None if all are finite."""
     if not isinstance(values, np.ndarray):
-        ops = learner.ops
-        if "float" not in str(values.dtype) or learner._convert_to_numpy(ops.isfinite(ops.sum(0.0 * values))):
-            return None
         values = learner._convert_to_numpy(values)
     if values.dtype.kind != "f":
         return None

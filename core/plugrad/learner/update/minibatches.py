@@ -22,6 +22,7 @@ from plugrad.config import Config
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.update.checks import columns_to_numpy
+from plugrad.learner.update.on_device import EPSILON, LEAST_ROWS, standardized_there, stays_there
 from plugrad.metrics import SEPARATOR
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
@@ -204,7 +205,6 @@ def num_steps_of(order: Order) -> int:
     return len(next(iter(order.values())))
 
 
-LEAST_ROWS = 16
 MOST_NUMBERS = 1 << 18
 """Most row numbers of a module in one piece: one MiB."""
 
@@ -382,10 +382,6 @@ def _check_free(module_id: ModuleID, shapes: Shapes, columns: Mapping[str, Any])
         )
 
 
-EPSILON = 1e-8
-"""Added to a standard deviation before dividing by it, as in stable-baselines3 and CleanRL."""
-
-
 def add_step_columns(
     learner: "Learner",
     columns: Batch,
@@ -456,6 +452,8 @@ def _standardized(
 ) -> dict[str, Array]:
     """`{column: float32 [steps, rows, ...]}`; a missing column is skipped here, and the loss reports it."""
     read = {name: columns[name] for name in (*names, Columns.LOSS_MASK) if name in columns}
+    if read and Columns.LOSS_MASK not in read and all(stays_there(learner, each) for each in read.values()):
+        return {name: standardized_there(learner, values, rows) for name, values in read.items()}
     arrays = columns_to_numpy(learner, read)
     mask = arrays.pop(Columns.LOSS_MASK, None)
     shown = None if mask is None else mask[rows] > 0

@@ -13,6 +13,7 @@ from plugrad.learner.modules.capabilities import why_not_here
 from plugrad.learner.state.components import find_made_variables, state_variables
 from plugrad.learner.update.checks import columns_to_numpy
 from plugrad.learner.update.minibatches import Order, chunks, pad_rows
+from plugrad.learner.update.on_device import pad_tensor, stays_there
 from plugrad.learner.update.step import Reads, make_step
 from plugrad.ops import Variable
 from plugrad.types import GRADIENT_STEPS, Array, ModuleBatches, ModuleID, Tensor
@@ -189,7 +190,7 @@ class PreparedProgram:
         columns, order = self._in_first_order(columns, order)
         num_steps = len(next(iter(order.values())))
         if program.static_shapes:
-            columns = {m: _padded(columns_to_numpy(learner, each)) for m, each in columns.items()}
+            columns = {m: _padded(learner, each) for m, each in columns.items()}
         converted, means = self._converted(columns), dict[str, Array]()
         run = (
             program.run
@@ -223,8 +224,13 @@ class PreparedProgram:
         return convert(batch=batch)  # type: ignore[no-any-return]
 
 
-def _padded(columns: Mapping[str, Array]) -> dict[str, Array]:
-    return {column: pad_rows(values) for column, values in columns.items()}
+def _padded(learner: "Learner", columns: Mapping[str, Any]) -> dict[str, Any]:
+    there = {column: values for column, values in columns.items() if stays_there(learner, values)}
+    here = columns_to_numpy(learner, {column: columns[column] for column in columns if column not in there})
+    return {
+        column: pad_tensor(learner.ops, there[column]) if column in there else pad_rows(here[column])
+        for column in columns
+    }
 
 
 def _converts_as_the_backend(learner: "Learner") -> bool:
