@@ -1,4 +1,4 @@
-"""Runs pytest again and again, each time in a fork of one process that has imported torch already.
+"""Runs pytest again and again, each time in a fork of one process that has imported torch and the suite already.
 
 `python prover.py`; a request is a line of JSON on standard input, `{"folder", "options"}`, an answer is the exit status
 and what pytest printed. The fork finds the packages in the folder before all others.
@@ -14,7 +14,8 @@ import hypothesis  # noqa: F401  (what every run needs is imported once)
 import pytest
 import torch  # noqa: F401
 
-import plugrad  # noqa: F401
+import plugrad.testing.backend_suite  # noqa: F401
+import plugrad_ppo  # noqa: F401
 
 
 def main() -> None:
