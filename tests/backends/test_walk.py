@@ -1,6 +1,9 @@
-"""The walk of one batch on ARCHITECTURE.md: an update calls what the page names, in its order."""
+"""One batch walks straight: an update calls what ARCHITECTURE.md names, through few files, in few calls."""
 
+import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
@@ -47,3 +50,22 @@ def test_an_update_calls_what_the_page_names_in_its_order() -> None:
         assert (at := next((n for n in later if n > at), -1)) >= 0, (
             f"{name} of {path} is called before the one above"
         )
+
+
+def test_walks_pass_few_files_in_few_calls_as_the_benchmark_counts_them() -> None:
+    needs.backend("torch")
+    command = [sys.executable, str(ROOT / "benchmarks" / "walk.py"), "--trace", str(ROOT)]
+    environment = os.environ | {"PLUGRAD_DEBUG": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    update, files = found["walks"]["update"], {walk: each["files"] for walk, each in found["walks"].items()}
+    assert update["depth"] <= 24
+    assert update["calls"] <= 550
+    assert files["update"] <= 40
+    assert files["config to learner"] <= 60
+    assert files["save"] <= 22
+    assert files["load"] <= 26
+    assert found["hooks"]["most"] <= 2  # `apply_gradients`, which counts versions of the weights; others have one frame
+    assert found["hooks"]["mean"] < 1.1
+    assert max(found["errors"].values()) <= 6  # frames of ours above a user's line

@@ -29,6 +29,7 @@ LONG_FILES = {
     CORE / "learner/learner.py",
     CORE / "group/learner_group.py",
     CORE / "algorithm/algorithm.py",
+    CORE / "rl_module/rl_module.py",
 }
 """One public class each, whole and with its reference."""
 BUILDS_ON = {

@@ -316,7 +316,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
     def _configure(self, config: Config) -> None:
         """Make everything that depends on training settings: coefficients, optimizers, connectors, programs."""
         self.config = config
-        check_precision(self, self.trainable_module_ids)
+        if config.precision != "float32":
+            check_precision(self, self.trainable_module_ids)
         self.registered_optimizers = {}
         self.coefficients = {}
         self.targets = {}

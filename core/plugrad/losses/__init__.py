@@ -12,30 +12,30 @@ without an error, so check columns with `check_one_per_row`. Gradients flow thro
 not call a constant. Coefficients are numbers or scalar tensors.
 """
 
+from plugrad.losses.aggregation import Aggregation, agg_mask
 from plugrad.losses.named import Loss, find_loss, named_loss
-from plugrad.losses.policies import (
+from plugrad.losses.pure import (
     advantage_weight,
-    clipped_surrogate,
-    grpo_surrogate,
-    kl_penalty,
-    marwil_weight,
-    sac_discrete_policy_loss,
-    sac_policy_loss,
-    sac_temperature_loss,
-    vtrace_policy_gradient,
-)
-from plugrad.losses.rows import Aggregation, agg_mask, check_one_per_row, mean_over_rows
-from plugrad.losses.values import (
     capped_value_loss,
+    check_one_per_row,
+    clipped_surrogate,
     clipped_value_loss,
     cql_penalty,
     critic_loss,
     expectile_loss,
+    grpo_surrogate,
+    kl_penalty,
+    marwil_weight,
+    mean_over_rows,
     quantile_huber_loss,
+    sac_discrete_policy_loss,
     sac_discrete_value,
+    sac_policy_loss,
+    sac_temperature_loss,
     sac_value,
     td_targets,
     value_loss,
+    vtrace_policy_gradient,
 )
 from plugrad.losses.vtrace_targets import vtrace
 

@@ -1,10 +1,9 @@
 """RLModules: the module classes, their training and inference modes, and their weights on disk."""
 
 from plugrad.rl_module.modes import with_structured_obs
-from plugrad.rl_module.network_module import NetworkModule
 from plugrad.rl_module.outputs import check_numbers, columns_of_outputs
 from plugrad.rl_module.precision import LoweredColumns
-from plugrad.rl_module.rl_module import MultiRLModule, RLModule
+from plugrad.rl_module.rl_module import MultiRLModule, NetworkModule, RLModule
 from plugrad.rl_module.weights import WeightsOnDemand, check_same_arrays
 
 __all__ = [

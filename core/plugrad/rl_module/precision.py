@@ -69,7 +69,15 @@ class LoweredColumns(Mapping[str, Any]):
 
 
 def in_float32(ops: Ops, outputs: Any) -> Any:
-    """The outputs of a forward pass, in any nested structure: bfloat16 as float32, all else as it is."""
+    """The outputs of a forward pass with bfloat16 as float32, all else as it is.
+
+    Args:
+        ops: tensor functions.
+        outputs: tensors in any nested structure.
+
+    Returns:
+        The same structure.
+    """
     return _cast_floats(ops, outputs, BFLOAT16, "float32")
 
 
@@ -90,6 +98,9 @@ def lowered_ops(ops: Ops, dtype: str) -> Ops:
     Args:
         ops: a backend's.
         dtype: what float32 becomes.
+
+    Returns:
+        A module with the same functions.
     """
     lowered = ModuleType(f"{getattr(ops, '__name__', 'ops')} in {dtype}")
     for name in dir(ops):

@@ -1,5 +1,5 @@
-"""The classes of modules: `RLModule`, the interface of a policy and value network for any framework, and
-`MultiRLModule`, several modules by id."""
+"""The classes of modules: `RLModule`, the interface of a policy and value network for any framework, `NetworkModule`,
+the base of the backends' classes, and `MultiRLModule`, several modules by id."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -20,7 +20,7 @@ from plugrad.observations import in_structure, is_structured
 from plugrad.ops import Ops
 from plugrad.rl_module.modes import keep_modes
 from plugrad.rl_module.outputs import check_outputs
-from plugrad.rl_module.precision import in_float32
+from plugrad.rl_module.precision import LoweredColumns, in_float32, lowered_ops
 from plugrad.rl_module.weights import SavesWeights, check_same_arrays, weights_of_state
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleBatches, ModuleID, Tensor
 
@@ -366,6 +366,38 @@ class RLModule(SavesWeights):
         check_same_arrays(self.get_state(), weights, where=type(self).__name__)
         self._load(weights)
         self._num_loads += 1
+
+
+class NetworkModule(RLModule, has_modes=False):
+    """Runs a network over the `ops` of its class. A backend's class holds the weights.
+
+    Attributes:
+        network: the network.
+    """
+
+    network: Network
+
+    def _tensors(self) -> Mapping[str, Tensor]:
+        """`{name: tensor}`: the tensors that are currently used as weights."""
+        raise NotImplementedError
+
+    def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return self.network.forward(self.ops, self._tensors(), batch, value=True)
+
+    def _forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        if (dtype := self._precision) is None:
+            return self._forward(batch, **kwargs)
+        weights = {name: self.ops.cast(each, dtype) for name, each in self._tensors().items()}
+        ops, columns = lowered_ops(self.ops, dtype), LoweredColumns(self.ops, batch, dtype)
+        outputs = self.network.forward(ops, weights, columns, value=True)
+        lowered: dict[str, Tensor] = in_float32(self.ops, outputs)
+        return lowered
+
+    def _lowered(self, forward: Callable[..., Any], batch: Mapping[str, Tensor], **kwargs: Any) -> Any:
+        return forward(batch, **kwargs)  # `_forward_train` has the casts, so that a backend compiles them
+
+    def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return self.network.forward(self.ops, self._tensors(), batch, value=False)
 
 
 @with_older_names

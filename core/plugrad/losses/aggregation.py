@@ -1,6 +1,5 @@
-"""From a value per row to a scalar: which rows count, how much, and that columns have one number for each."""
+"""How much each step of a batch of sequences counts, on the host."""
 
-from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -8,31 +7,10 @@ from numpy.typing import ArrayLike
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
-from plugrad.ops import Ops
-from plugrad.types import Array, ModuleID, Tensor
+from plugrad.types import Array
 
 Aggregation: TypeAlias = Literal["token-mean", "sequence-mean"]
 """Whether each step of a batch of sequences counts alike, or each sequence."""
-
-
-def mean_over_rows(ops: Ops, values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    """Average over the rows that count: `sum(values * mask) / sum(mask)`.
-
-    Args:
-        ops: tensor functions.
-        values: float32 [B] or [B, T].
-        batch: may have LOSS_MASK of the same shape: how much a row counts, 0 if it does not, as bools or as numbers
-            such as those of `agg_mask`. Without it all rows count alike.
-
-    Returns:
-        A scalar; 0 if no row counts.
-    """
-    if Columns.LOSS_MASK not in batch:
-        return ops.mean(values)
-    mask = ops.cast(batch[Columns.LOSS_MASK], "float32")
-    total = ops.sum(ops.where(mask > 0.0, values * mask, ops.zeros_like(values)))
-    count = ops.sum(mask)
-    return total / ops.where(count > 0.0, count, 1.0)
 
 
 def agg_mask(shown: ArrayLike, agg: Aggregation) -> Array:
@@ -72,34 +50,3 @@ def agg_mask(shown: ArrayLike, agg: Aggregation) -> Array:
     lengths = 1 if agg == "token-mean" else np.maximum(mask.sum(1, keepdims=True), 1)
     counts: Array = (mask / lengths).astype(np.float32)
     return counts
-
-
-def check_one_per_row(
-    ops: Ops, module_id: ModuleID, columns: Mapping[str, Tensor], *names: str, like: Tensor
-) -> None:
-    """Check that columns have one number per row.
-
-    A column [B, 1] would broadcast: [B] minus [B, 1] is [B, B], and its mean would be a wrong loss without an error.
-
-    Args:
-        ops: tensor functions.
-        module_id: the module, for the error.
-        columns: a batch, or the columns that a module's forward pass returned.
-        *names: the columns to check.
-        like: a tensor with one number per row, [B] or [B, T].
-
-    Raises:
-        BatchError: a column has another shape than `like`.
-    """
-    expected = list(ops.shape(like))
-    for name in names:
-        found = list(ops.shape(columns[name]))
-        if found != expected:
-            raise BatchError(
-                f"module {module_id!r}, column {name!r}: expected one number per row, shape {expected}, found {found} "
-                "in a minibatch",
-                module_id=module_id,
-                column=name,
-                expected=expected,
-                found=found,
-            )
