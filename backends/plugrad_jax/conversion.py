@@ -12,7 +12,15 @@ from plugrad_jax.devices import put
 
 
 def as_tensors(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """A (nested) dict of arrays as one of tensors on a device."""
+    """Make tensors of arrays.
+
+    Args:
+        batch: a (nested) dict of arrays, or of tensors of any framework.
+        device: where they are to be.
+
+    Returns:
+        The same with `jax.Array`s on the device.
+    """
     return {
         key: as_tensors(value, device) if isinstance(value, Mapping) else _tensor(value, device)
         for key, value in batch.items()
@@ -25,7 +33,15 @@ def _tensor(value: Any, device: str) -> Any:
 
 
 def portable_arrays(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """A (nested) dict of arrays with the dtypes of tensors; a call of a compiled program makes tensors of them."""
+    """Give arrays the dtypes of tensors; a call of a compiled program makes tensors of them.
+
+    Args:
+        batch: a (nested) dict of arrays, or of tensors of any framework.
+        device: where tensors of other frameworks are to be.
+
+    Returns:
+        The same with arrays.
+    """
     return {
         key: portable_arrays(value, device) if isinstance(value, Mapping) else _portable(value, device)
         for key, value in batch.items()

@@ -57,7 +57,21 @@ def quantiles_and_targets(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """The quantiles of `Q(s, a)` and of `r + gamma^n Q'(s', a')`, both [B, quantiles]; arguments as `qrdqn_loss`."""
+    """The quantiles of `Q(s, a)`, and those of its target `r + gamma^n Q'(s', a')`, which are constants.
+
+    Args:
+        learner: gives ops and the target network.
+        module_id: whose loss.
+        config: gamma, double_q.
+        batch: actions, rewards, terminateds [B], new_obs; n_step [B] and next_action_mask [B, choices] if there are any.
+        fwd_out: quantiles [B, choices, quantiles] of the present weights.
+
+    Returns:
+        Both, [B, quantiles].
+
+    Raises:
+        BatchError: a column has not one number per row.
+    """
     ops, next_obs = learner.ops, {Columns.OBS: batch[Columns.NEXT_OBS]}
     quantiles = _of_actions(ops, fwd_out[QUANTILES], batch[Columns.ACTIONS])
     n_step = (Columns.N_STEP,) if Columns.N_STEP in batch else ()

@@ -22,7 +22,15 @@ class QRDQNTraining(OffPolicyTraining):
 
     @staticmethod
     def td_errors(learner: LearnerProtocol, *args: Any) -> Tensor:
-        """Those of the mean over quantiles [B]; arguments are those of `compute_loss_for_module`."""
+        """The errors of the mean over quantiles.
+
+        Args:
+            learner: the learner.
+            *args: the other arguments of `compute_loss_for_module`.
+
+        Returns:
+            float32 [B].
+        """
         quantiles, targets = quantiles_and_targets(learner, *args)
         return learner.ops.mean(quantiles, axis=-1) - learner.ops.mean(targets, axis=-1)
 

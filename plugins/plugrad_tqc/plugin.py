@@ -23,7 +23,16 @@ class TQCTraining(OffPolicyTraining):
 
     @staticmethod
     def td_errors(learner: LearnerProtocol, module_id: ModuleID, *args: Any) -> Tensor:
-        """Those of the mean over quantiles [B]; arguments are those of `compute_loss_for_module`."""
+        """The errors of the mean over quantiles.
+
+        Args:
+            learner: the learner.
+            module_id: whose errors.
+            *args: the other arguments of `compute_loss_for_module`.
+
+        Returns:
+            float32 [B].
+        """
         _, _, fwd_out = args
         targets = truncated_targets(learner, module_id, *args)
         return fwd_out[QF_PREDS][0] - learner.ops.mean(targets, axis=-1)
@@ -43,7 +52,11 @@ def get_training_class() -> type[TQCTraining]:
 
 @hookimpl
 def build_network(config: TQCConfig, module_spec: RLModuleSpec) -> QuantileCriticsNetwork:
-    """A policy, twin critics of quantiles and a temperature. See `AlgorithmSpec.build_network`."""
+    """A policy, twin critics of quantiles and a temperature. See `AlgorithmSpec.build_network`.
+
+    Raises:
+        ConfigError: each critic would lose all its quantiles.
+    """
     if config.top_quantiles_to_drop_per_critic >= config.num_quantiles:
         raise ConfigError(
             f"top_quantiles_to_drop_per_critic={config.top_quantiles_to_drop_per_critic} leaves none of "

@@ -66,6 +66,8 @@ def test_walks_pass_few_files_in_few_calls_as_the_benchmark_counts_them() -> Non
     assert files["config to learner"] <= 60
     assert files["save"] <= 22
     assert files["load"] <= 26
-    assert found["hooks"]["most"] <= 2  # `apply_gradients`, which counts versions of the weights; others have one frame
+    assert (
+        found["hooks"]["most"] <= 2
+    )  # `apply_gradients`, which counts versions of the weights; others have one frame
     assert found["hooks"]["mean"] < 1.1
     assert max(found["errors"].values()) <= 6  # frames of ours above a user's line
