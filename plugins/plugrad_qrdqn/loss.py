@@ -63,7 +63,7 @@ def quantiles_and_targets(
         learner: gives ops and the target network.
         module_id: whose loss.
         config: gamma, double_q.
-        batch: actions, rewards, terminateds [B], new_obs; n_step [B] and next_action_mask [B, choices] if there are any.
+        batch: actions, rewards, terminateds [B], new_obs; n_step [B], next_action_mask [B, choices] if given.
         fwd_out: quantiles [B, choices, quantiles] of the present weights.
 
     Returns:
