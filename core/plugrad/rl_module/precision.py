@@ -30,7 +30,8 @@ def computing_in(modules: Iterable["RLModule"], dtype: str | None) -> Iterator[N
         modules: the modules.
         dtype: "bfloat16"; None: float32.
     """
-    former = [(module, module._precision) for module in modules]
+    # Where nothing changes nothing is set: the strict backend refuses what a traced step sets and leaves.
+    former = [(module, module._precision) for module in modules if module._precision != dtype]
     for module, _ in former:
         module._precision = dtype
     try:
