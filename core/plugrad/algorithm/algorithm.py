@@ -38,6 +38,7 @@ from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
+from plugrad.sampling.logged_metrics import add_logged
 from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER, StrPath
 
@@ -91,6 +92,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
             if self.env_runner is not None:
                 started.callback(self.env_runner.close)
             self._begin(training)
+            self._learner.notify("algorithm_built", algorithm=self)
             started.pop_all()
 
     def _begin(self, training: type[Training]) -> None:
@@ -120,6 +122,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
         results = Results({"training_iteration": self.iteration, NUM_ENV_STEPS: self._training.num_env_steps})
         if self.env_runner is not None:
             results.update(flatten(self.env_runner.get_metrics(), "env_runners"))
+            add_logged(results, flatten(self.env_runner.logged.take(), "env_runners"))
         results.update(flatten(learned, "learners"))
         results.update(self._training.get_metrics())
         results.update(flatten(self._seconds, "time"))

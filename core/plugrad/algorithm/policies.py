@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
@@ -40,6 +40,7 @@ from plugrad.sampling.environments import (
     is_multi_agent,
 )
 from plugrad.sampling.evaluation import evaluate, evaluation_settings, sample_episodes
+from plugrad.sampling.logged_metrics import add_logged
 from plugrad.sampling.named_envs import env_name, reward_threshold
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.wrappers import is_registered_without_limit
@@ -69,9 +70,15 @@ class ActingAlgorithm:
 
     def _make_training_env_runner(self) -> AnyEnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
-            return ModulePolicies(self._acting.get_synced).make_env_runner(
+            policies = ModulePolicies(self._acting.get_synced)
+            runner = policies.make_env_runner(
                 self.config, seed=self.config.seed, normalizers=self._make_normalizers(self.config)
             )
+            with ExitStack() as made:
+                made.callback(runner.close)
+                policies.tell_listeners(runner)
+                made.pop_all()
+            return runner
         acting = self._acting
         return RemoteEnvRunners(
             self.config,
@@ -316,6 +323,10 @@ class ActingAlgorithm:
             self._evaluator = self._evaluation_policies.make_env_runner(
                 config, normalizers=self._make_normalizers(config)
             )
+            self._evaluator.in_evaluation = True
+            self._evaluation_policies.tell_listeners(self._evaluator)
+        self._learner.notify("evaluation_begun", algorithm=self)
+        self._evaluator.logged.take_new()
         if not isinstance(self._evaluator, EnvRunner):  # modules and their agents may have changed
             self._evaluator.config = self._evaluation_config
         if self._normalizers:
@@ -327,7 +338,7 @@ class ActingAlgorithm:
         self._evaluation_policies.reseed(env_seed)
         limit = self.config.evaluation_max_episode_steps
         found = evaluate(self._evaluator, num_episodes=number, seed=env_seed, max_steps=limit)
-        return {
+        results = {
             "episode_return_mean": sum(found.returns) / number,
             "episode_return_min": min(found.returns),
             "episode_return_max": max(found.returns),
@@ -335,6 +346,9 @@ class ActingAlgorithm:
             "num_episodes": number,
             **{name: sum(each) / len(each) for name, each in found.returns_by_name.items()},
         }
+        add_logged(results, self._evaluator.logged.take(only_new=True))
+        self._learner.notify("evaluation_ended", algorithm=self, results=results)
+        return results
 
     @property
     def _evaluation_config(self) -> Any:

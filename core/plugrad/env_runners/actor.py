@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from threading import Condition
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from plugrad.policy.normalization import ObservationNormalizer, SharedMoments
 from plugrad.rng_streams import owner_of
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.learner_rewards import RewardNormalizer
+from plugrad.sampling.logged_metrics import Logged
 from plugrad.sampling.named_envs import register_sent
 from plugrad.sampling.sample import Sample, sample_from_state
 from plugrad.types import ModuleID
@@ -35,6 +37,7 @@ class Answer(NamedTuple):
         statistics: of what was sampled, by name: "observations/<module_id>", "rewards"; empty without normalisation.
         returns_by_name: of agents and modules, and numbers of `info_metrics`.
         steps_by_name: the same.
+        logged: by listeners; what nobody has collected is not saved.
     """
 
     sample: Sample
@@ -43,6 +46,7 @@ class Answer(NamedTuple):
     statistics: Mapping[str, Any]
     returns_by_name: Mapping[str, list[float]]
     steps_by_name: Mapping[str, int]
+    logged: Mapping[str, Logged] = MappingProxyType({})
 
     def get_state(self, weights_version: int) -> dict[str, Any]:
         """The answer for a checkpoint, where nobody has collected it yet; see `Sample.get_state`."""
@@ -103,6 +107,8 @@ class EnvRunnerActor:
         self._reward_normalizer: _SharedRewardNormalizer | None = None
         if isinstance(self._runner, EnvRunner) and self._runner.reward_normalizer is not None:
             self._runner.reward_normalizer = self._reward_normalizer = _SharedRewardNormalizer()
+        self._runner.rank = self._rank
+        policies.tell_listeners(self._runner)
 
     def begin_anew(self, seed: int, series: int, acting_seed: int | None = None) -> None:
         """Drop running episodes, and begin a series of others.
@@ -189,6 +195,7 @@ class EnvRunnerActor:
             self._runner.finished_episodes,
             {name: each.new.get_state() for name, each in self._statistics.items()},
             *self._runner.counts_by_name,
+            self._runner.logged.take_new(),
         )
 
     def get_state(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from plugrad.sampling.env_calls import CallsEnvs, EnvCall
 from plugrad.sampling.environments import is_multi_agent
 from plugrad.sampling.info_metrics import warn_of_missing
 from plugrad.sampling.learner_rewards import RewardNormalizer
+from plugrad.sampling.logged_metrics import LoggedMetrics
 from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
 from plugrad.sampling.named_envs import spec_to_send
 from plugrad.sampling.sample import Sample
@@ -52,6 +53,7 @@ class RemoteEnvRunners(CallsEnvs):
     Attributes:
         normalizers: of the observations of all runners.
         reward_normalizer: those of their rewards, or None.
+        logged: what listeners of all runners have logged.
 
     Raises:
         MissingFrameworkError: Ray is not installed.
@@ -72,6 +74,7 @@ class RemoteEnvRunners(CallsEnvs):
         scales_rewards = config.normalize_rewards and not self._is_multi_agent
         self.reward_normalizer = RewardNormalizer() if scales_rewards else None
         self._metrics = MultiAgentMetrics()
+        self.logged = LoggedMetrics()
         self._begins_count = True
         self._get_weights, self._get_version = weights, version
         self._sent: tuple[int, Any] = (-1, None)
@@ -244,6 +247,7 @@ class RemoteEnvRunners(CallsEnvs):
     def _count(self, answer: Answer) -> Sample:
         self._metrics.episodes.merge(answer.sample.num_env_steps, answer.num_episodes, answer.finished)
         self._metrics.merge_by_name(answer.returns_by_name, answer.steps_by_name)
+        self.logged.merge(answer.logged)
         for name, each in self._statistics.items():
             if name in answer.statistics:  # else of a module that came since
                 each.merge(**answer.statistics[name])

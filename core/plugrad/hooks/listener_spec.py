@@ -10,6 +10,7 @@ A listener is loaded only when `config.plugins("mine")`, `--plugin` or `PLUGRAD_
 from collections.abc import Mapping
 from typing import Any
 
+from plugrad.contract import since
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookspec
 from plugrad.types import ModuleID
@@ -88,12 +89,137 @@ class ListenerSpec:
         """
 
     @hookspec
-    def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
+    @since(2)
+    def algorithm_built(self, algorithm: Any) -> None:
+        """Called when an Algorithm has its learners and its env runner.
+
+        Args:
+            algorithm: the Algorithm.
+
+        Example:
+            @hookimpl
+            def algorithm_built(algorithm):
+                print(algorithm.config)
+        """
+
+    @hookspec
+    @since(2)
+    def env_runner_built(self, learner: LearnerProtocol, env_runner: Any) -> None:
+        """Called when an env runner has its environments, in the process where it steps them.
+
+        Args:
+            learner: the learner whose modules act.
+            env_runner: the env runner; `env_runner.envs` are the environments, where these are objects of this process,
+                and `env_runner.in_evaluation` says whether it plays for `Algorithm.evaluate`.
+
+        Example:
+            @hookimpl
+            def env_runner_built(env_runner):
+                print(env_runner.envs)
+        """
+
+    @hookspec
+    @since(2)
+    def episode_started(self, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
+        """Called when an environment was reset, in the process where it steps.
+
+        Args:
+            learner: the learner whose modules act.
+            env_runner: `env_runner.log_metric(name, value)` logs a metric.
+            episode: a `plugrad.sampling.watched_episodes.WatchedEpisode`: `observations`, `actions`, `rewards` and
+                `infos` so far, `env`, and `custom_data`, a dict for listeners.
+
+        Example:
+            @hookimpl
+            def episode_started(episode):
+                episode.custom_data["heights"] = []
+        """
+
+    @hookspec
+    @since(2)
+    def episode_stepped(self, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
+        """Called when an environment has taken a step, also its last one.
+
+        Args:
+            learner: the learner whose modules act.
+            env_runner: as in `episode_started`.
+            episode: as in `episode_started`.
+
+        Example:
+            @hookimpl
+            def episode_stepped(episode):
+                episode.custom_data["heights"].append(episode.observations[-1][0])
+        """
+
+    @hookspec
+    @since(2)
+    def episode_ended(self, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
+        """Called after the last step of an episode, before the environment is reset.
+
+        Args:
+            learner: the learner whose modules act.
+            env_runner: as in `episode_started`.
+            episode: as in `episode_started`; `episode.terminated` and `episode.truncated` say how it ended.
+
+        Example:
+            @hookimpl
+            def episode_ended(env_runner, episode):
+                env_runner.log_metric("highest", max(episode.custom_data["heights"]), reduce="max")
+        """
+
+    @hookspec
+    @since(2)
+    def sample_ended(self, learner: LearnerProtocol, env_runner: Any, episodes: Any) -> None:
+        """Called when an env runner has a sample, in the process where it steps.
+
+        Args:
+            learner: the learner whose modules act.
+            env_runner: as in `episode_started`.
+            episodes: what `sample()` is about to return: whole episodes and chunks.
+
+        Example:
+            @hookimpl
+            def sample_ended(env_runner, episodes):
+                env_runner.log_metric("chunks", len(episodes))
+        """
+
+    @hookspec
+    @since(2)
+    def evaluation_begun(self, algorithm: Any) -> None:
+        """Called when `Algorithm.evaluate()` begins.
+
+        Args:
+            algorithm: the Algorithm.
+
+        Example:
+            @hookimpl
+            def evaluation_begun():
+                start_clock()
+        """
+
+    @hookspec
+    @since(2)
+    def evaluation_ended(self, algorithm: Any, results: dict[str, Any]) -> None:
+        """Called when `Algorithm.evaluate()` is about to return these results.
+
+        Args:
+            algorithm: the Algorithm.
+            results: such as `episode_return_mean`; what a listener adds is returned, too.
+
+        Example:
+            @hookimpl
+            def evaluation_ended(results):
+                log(results)
+        """
+
+    @hookspec
+    def iteration_ended(self, algorithm: Any, results: dict[str, Any]) -> None:
         """Called when `Algorithm.train()` is about to return these results.
 
         Args:
             algorithm: the Algorithm; `algorithm.ask_to_stop(reason)` ends `plugrad train` after this iteration.
-            results: plain numbers by flat keys, such as `env_runners/episode_return_mean`.
+            results: plain numbers by flat keys, such as `env_runners/episode_return_mean`; what a listener adds is
+                returned, too.
 
         Example:
             @hookimpl

@@ -333,6 +333,10 @@ class HookManager:
                     hook=name,
                 )
 
+    def implemented(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of some hooks that a plugin implements."""
+        return frozenset(names) & self._implemented.keys()
+
     def call_hook(self, name: str, **arguments: Any) -> Any:
         """Call a hook with its wrappers, the last registered one outermost, around the learner's own method.
 

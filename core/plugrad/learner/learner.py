@@ -7,7 +7,7 @@ Methods that are also hooks come from base classes, which declare the hooks (`pl
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import cached_property, wraps
@@ -505,6 +505,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             **arguments: the hook's arguments other than `learner`.
         """
         self._hooks.call_hook(hook, learner=self, **arguments)
+
+    def _listened_to(self, hooks: Iterable[str]) -> frozenset[str]:
+        """Those of some hooks that a listener has."""
+        return self._hooks.implemented(hooks)
 
     # --- update ---------------------------------------------------------------------------------------------
 

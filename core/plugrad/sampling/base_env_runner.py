@@ -1,24 +1,35 @@
 """`BaseEnvRunner`: what env runners of environments with one agent and with many share."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from plugrad.config import Config
 from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
 from plugrad.sampling.env_calls import CallsEnvs, EnvCall
-from plugrad.sampling.episode_metrics import EpisodeMetrics
+from plugrad.sampling.episode_metrics import WINDOW, EpisodeMetrics
+from plugrad.sampling.logged_metrics import LoggedMetrics
 from plugrad.sampling.vectorization import steps_per_env
+from plugrad.sampling.watched_episodes import EpisodeWatch
 
 EpisodeT = TypeVar("EpisodeT", bound=Episode)
 
 
 class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
-    """Samples episodes; it counts them, and knows how others begin."""
+    """Samples episodes; it counts them, and knows how others begin.
+
+    Attributes:
+        in_evaluation: whether it plays for `Algorithm.evaluate`.
+        rank: its rank among env runners in processes of their own; None: it is in the Algorithm's.
+    """
 
     config: Config
+    in_evaluation = False
+    rank: int | None = None
     _counted: EpisodeMetrics
+    _watch: EpisodeWatch | None = None
     _num_restarts = 0
     _last_calls: Mapping[tuple[str, str], EnvCall] = {}
 
@@ -41,6 +52,53 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
     def finished_episodes(self) -> list[tuple[float, int]]:
         """`(return, length)` of the last episodes that finished in the last `sample()`, oldest first, at most 20."""
         return self._counted.finished_in_last_sample
+
+    @cached_property
+    def logged(self) -> LoggedMetrics:
+        """What listeners have logged by `log_metric`."""
+        return LoggedMetrics()
+
+    def log_metric(self, name: str, value: Any, reduce: str = "mean", window: int = WINDOW) -> None:
+        """Log a metric about episodes: results have it as `env_runners/<name>`, those of evaluations as `evaluation/<name>`.
+
+        Args:
+            name: of the metric; parts may be separated by "/".
+            value: one number; with `reduce="all"` anything.
+            reduce: "mean", "min", "max" or "last" of the last values; "sum" or "all" of those since the last results:
+                "all" is their list. In an evaluation each is of the values of this evaluation.
+            window: how many of the last values count.
+
+        Raises:
+            ConfigError: there is no such reduction, the metric has another one, or the value is no number.
+        """
+        self.logged.log(name, value, reduce, window)
+
+    @property
+    @abstractmethod
+    def envs(self) -> Sequence[Any]:
+        """The environments with their wrappers, where they are objects of this process; else none."""
+
+    def watch(self, watch: EpisodeWatch) -> None:
+        """Let listeners hear of the episodes.
+
+        Args:
+            watch: tells them.
+
+        Raises:
+            ConfigError: they would hear of steps, and the environments are no objects of this process.
+        """
+        self._watch = watch
+        if watch.sees_steps:
+            self._watch_envs(watch)
+
+    def tell_until(self, number: int) -> None:
+        """Let listeners hear of no episode after one.
+
+        Args:
+            number: its id.
+        """
+        if self._watch is not None:
+            self._watch.last = number
 
     def reset(self, seed: int | None = None) -> None:
         """Drop running episodes: the next `sample()` begins new ones in all environments.
@@ -84,7 +142,12 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
         if num_steps < 1:
             raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
         try:
-            return self._sample(num_steps, random_actions)
+            if self._watch is None:
+                return self._sample(num_steps, random_actions)
+            self._watch.num_begun = self.num_episodes_begun
+            episodes = self._sample(num_steps, random_actions)
+            self._watch.sampled(episodes)
+            return episodes
         except BaseException:
             self.begin_new_episodes()  # those that ran would lead to the same error
             raise
@@ -101,9 +164,14 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
     def make_anew(self) -> None:
         """See `CallsEnvs`."""
         self._make_envs_anew()
+        if self._watch is not None:
+            self.watch(self._watch)
         for call in self._last_calls.values():
             self._call_envs(call)
         self.begin_new_episodes()
+
+    @abstractmethod
+    def _watch_envs(self, watch: EpisodeWatch) -> None: ...
 
     @abstractmethod
     def _call_envs(self, call: EnvCall) -> list[Any]: ...

@@ -1,6 +1,6 @@
 """The env runner: steps vector environments with a policy and returns episodes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import index
 from typing import Any
@@ -28,6 +28,7 @@ from plugrad.sampling.recurrent_state import ActingPolicy, InitialState, PolicyF
 from plugrad.sampling.rollout import Rollout, SeenObservations
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
 from plugrad.sampling.vectorization import check_fits_settings, make_vector_envs
+from plugrad.sampling.watched_episodes import EpisodeWatch
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -225,6 +226,8 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         self._num_restarts = index(state.get("num_restarts", 0))
         self._restart_all()
         running = state["running"]
+        if self._watch is not None:
+            self._watch.num_begun = self.num_episodes_begun
         if running is not None and self._rollout.set_running_state(running, self._counted):
             self._first_steps = np.zeros(self.num_envs, np.int64)
 
@@ -235,6 +238,14 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         """
         if self._rollout.observations is not None and self._rollout.get_running_state(self._counted) is None:
             self._restart_all()
+
+    @property
+    def envs(self) -> Sequence[Any]:
+        """See `BaseEnvRunner`."""
+        return self._envs.envs
+
+    def _watch_envs(self, watch: EpisodeWatch) -> None:
+        self._envs.watch(watch, self._counted.id_of)
 
     def _call_envs(self, call: EnvCall) -> list[Any]:
         return self._envs.call_envs(call)

@@ -29,6 +29,7 @@ class SamplesEpisodes(Protocol[EpisodeT_co]):
     def num_episodes_begun(self) -> int: ...  # noqa: D102
     def reset(self, seed: int | None = None) -> None: ...  # noqa: D102
     def info_metrics_of(self, id_: str) -> Mapping[str, float]: ...  # noqa: D102
+    def tell_until(self, number: int) -> None: ...  # noqa: D102
     def sample(self, num_steps_per_env: int | None = None) -> Sequence[EpisodeT_co]: ...  # noqa: D102
 
 
@@ -67,6 +68,7 @@ def sample_episode_chunks(
         raise ConfigError(f"at least 1 episode is needed, asked for {num_episodes}")
     runner.reset(seed)
     first = runner.num_episodes_begun + 1
+    runner.tell_until(first + num_episodes - 1)
     done = num_cut = num_resets = 0
     running: dict[int, int] = {}  # the steps so far of episodes that are waited for
     left: set[int] = set()  # episodes that were cut, and in which an environment still is
@@ -76,6 +78,7 @@ def sample_episode_chunks(
             num_resets += 1
             runner.reset(None if seed is None else seed + num_resets)
             first = runner.num_episodes_begun + 1 - done
+            runner.tell_until(first + num_episodes - 1)
             left.clear()
         steps = _STEPS_PER_SAMPLE
         if max_steps is not None:  # so that no episode goes beyond its limit

@@ -113,6 +113,11 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
         return str(self._contract)
 
     @property
+    def last_observation(self) -> Any:
+        """The present observation, while the running episode is recorded."""
+        return (self._step_answer if self._actions else self._reset_answer)[0]
+
+    @property
     def last_info(self) -> Mapping[str, Any]:
         """The info of the present observation, while the running episode is recorded."""
         info: Mapping[str, Any] = self._step_answer[4] if self._actions else self._reset_answer[1]

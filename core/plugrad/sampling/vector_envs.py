@@ -1,7 +1,7 @@
 """Environments that step together: the interface for an env runner, and those that step one after the other."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_info
 from plugrad.sampling.mask_sources import mask_source
 from plugrad.sampling.replayable_env import ReplayableEnv
+from plugrad.sampling.watched_episodes import ENDED, STARTED, STEPPED, EpisodeWatch, WatchedEnv
 from plugrad.types import Array
 
 
@@ -121,6 +122,28 @@ class VectorEnvs(ABC):
             EnvContractError: an environment broke Gymnasium's contract.
         """
 
+    @property
+    def envs(self) -> Sequence[Any]:
+        """The environments with their wrappers, where they are objects of this process; else none."""
+        return ()
+
+    def watch(self, watch: EpisodeWatch, running_id: Callable[[int], str]) -> None:
+        """Let a watch see all episodes.
+
+        Args:
+            watch: tells listeners.
+            running_id: of an environment, the id of its running episode.
+
+        Raises:
+            ConfigError: the environments are no objects of this process.
+        """
+        raise ConfigError(
+            f"a listener has a hook {STARTED}, {STEPPED} or {ENDED}, and environments of {self.name} step elsewhere: "
+            'take vectorization_mode="sync"; env_runners(num_env_runners=...) steps them at the same time',
+            field="vectorization_mode",
+            env=self.name,
+        )
+
     def call_envs(self, call: EnvCall) -> list[Any]:
         """Do something to every environment; see `CallsEnvs.call`.
 
@@ -202,6 +225,15 @@ class SyncEnvs(VectorEnvs):
             self._check_last_answers()
             raise
 
+    @property
+    def envs(self) -> Sequence[Any]:
+        """See `VectorEnvs`."""
+        return [each.env for each in self.replayable]
+
+    def watch(self, watch: EpisodeWatch, running_id: Callable[[int], str]) -> None:
+        """See `VectorEnvs`."""
+        self._envs.envs = [WatchedEnv(each, n, watch, running_id) for n, each in enumerate(self.replayable)]
+
     def call_envs(self, call: EnvCall) -> list[Any]:
         """See `VectorEnvs`."""
         return [call.run(each.env, self.name) for each in self.replayable]
@@ -217,7 +249,7 @@ class SyncEnvs(VectorEnvs):
 
     def restart(self, index: int) -> RunningEpisode:
         """See `VectorEnvs`."""
-        observation, info = self.replayable[index].reset()
+        observation, info = self._envs.envs[index].reset()
         return RunningEpisode(np.asarray(observation), info, 0)
 
     def close(self) -> None:

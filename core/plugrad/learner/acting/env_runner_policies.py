@@ -18,6 +18,7 @@ from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_env_observation_spaces, is_multi_agent
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
 from plugrad.sampling.vectorization import get_env_spaces
+from plugrad.sampling.watched_episodes import ENDED, SAMPLED, STARTED, STEPPED, EpisodeWatch
 from plugrad.spaces.kinds import is_array, number_of_choices
 from plugrad.types import Array, ModuleID
 
@@ -138,6 +139,24 @@ class ModulePolicies:
             normalizer=given.get(module_id),
             module_id=module_id,
         )
+
+    def tell_listeners(self, runner: AnyEnvRunner) -> None:
+        """Let the learner's listeners hear of an env runner and, if they have hooks for them, of its episodes.
+
+        Args:
+            runner: one that has just been made.
+
+        Raises:
+            ConfigError: a listener would hear of steps, and the environments step elsewhere.
+        """
+
+        def tell(hook: str, **arguments: Any) -> None:
+            self._present().notify(hook, env_runner=runner, **arguments)
+
+        hooks = self._present()._listened_to((STARTED, STEPPED, ENDED, SAMPLED))
+        if hooks:
+            runner.watch(EpisodeWatch(tell, hooks))
+        tell("env_runner_built")
 
     def __call__(
         self, module_id: ModuleID, observations: Array, state: Any = None, **mask: Array

@@ -1,6 +1,7 @@
 """The env runner of environments with many agents: steps them with the policies of modules and returns episodes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from plugrad.sampling.multi_agent.running_episode import (
     set_running_state,
 )
 from plugrad.sampling.named_envs import env_name
+from plugrad.sampling.watched_episodes import EpisodeWatch, WatchedEpisode
 from plugrad.types import Array, ModuleID
 
 
@@ -126,6 +128,7 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         self._metrics = MultiAgentMetrics()
         self._counted = self._metrics.episodes
         self._running: list[RunningMultiAgentEpisode] | None = None
+        self._watched: dict[int, WatchedEpisode] | None = None
         self._ended_in_last_sample: Sequence[RunningMultiAgentEpisode] = ()
         self.reset(seed)
 
@@ -227,6 +230,7 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
             ids = [each["id"] for each in running["episodes"]]
             episodes = [self._new_episode(index, id_) for index, id_ in enumerate(ids)]
             self._modules.clear()
+            self._watched = None if self._watched is None else {}
             set_running_state(running, episodes, self._modules, self._begin)
             self._running = episodes
 
@@ -237,6 +241,14 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         """
         if self._running is not None and not all(env.can_replay for env in self._envs):
             self._restart_all()
+
+    @property
+    def envs(self) -> Sequence[Any]:
+        """See `BaseEnvRunner`."""
+        return [each.agent_env.env for each in self._envs]
+
+    def _watch_envs(self, watch: EpisodeWatch) -> None:
+        self._watched = {}
 
     def _call_envs(self, call: EnvCall) -> list[Any]:
         return [call.run(each.agent_env.env, each.name) for each in self._envs]
@@ -279,7 +291,33 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         self._counted.num_episodes_begun += 1
         episode = self._new_episode(index, str(self.num_episodes_begun))
         episode.begin()
+        if self._watched is not None and self._watch is not None:
+            self._watched[index] = watched = self._newly_watched(index, episode)
+            observations, infos = episode.first
+            self._watch.started(watched, deepcopy(dict(observations)), dict(infos))
         return episode
+
+    def _newly_watched(self, index: int, episode: RunningMultiAgentEpisode) -> WatchedEpisode:
+        return WatchedEpisode(
+            episode.id_,
+            self.envs[index],
+            index,
+            episode.progress.step,
+            agent_to_module={agent: track.module_id for agent, track in episode.tracks.items()},
+        )
+
+    def _say_step(self, index: int, episode: RunningMultiAgentEpisode) -> None:
+        """Let listeners hear of the step that an episode has just taken."""
+        if self._watched is None or self._watch is None or episode.outcome is None:
+            return
+        if index not in self._watched:  # a resumed run replayed it: its past is not known
+            self._watched[index] = self._newly_watched(index, episode)
+        watched, outcome = self._watched[index], episode.outcome
+        watched.agent_to_module |= {agent: track.module_id for agent, track in episode.tracks.items()}
+        watched.terminated, watched.truncated = episode.terminated, episode.truncated
+        observations = deepcopy(dict(outcome.observations))  # the environment may write into them
+        rewards, infos = dict(outcome.rewards), dict(outcome.infos)
+        self._watch.stepped(watched, episode.acted, observations, rewards, infos)
 
     def _new_episode(self, index: int, id_: str) -> RunningMultiAgentEpisode:
         return RunningMultiAgentEpisode(
@@ -305,6 +343,8 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         ended = []
         for index, episode in enumerate(running):
             episode.step()
+            if self._watched is not None:
+                self._say_step(index, episode)
             if episode.is_done:
                 ended.append(episode)
                 running[index] = self._begin(index)

@@ -43,6 +43,9 @@ class RunningMultiAgentEpisode:
         num_steps: steps since the last chunk.
         terminated: whether the episode ended in a terminal state.
         truncated: whether a limit ended it.
+        first: the observations and infos with which it began.
+        acted: the actions of the last step.
+        outcome: of the last step.
     """
 
     def __init__(
@@ -61,6 +64,9 @@ class RunningMultiAgentEpisode:
         self.progress = EnvProgress(env.name, index)
         self.num_steps = self._idle_steps = 0
         self.terminated = self.truncated = False
+        self.first: tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]] = ({}, {})
+        self.acted: Mapping[AgentID, Any] = {}
+        self.outcome: Outcome | None = None
 
     @property
     def is_done(self) -> bool:
@@ -83,6 +89,7 @@ class RunningMultiAgentEpisode:
         except Exception as error:
             self._say_where(error)
             raise
+        self.first = observations, infos
         self.start = EpisodeStart(self.id_, self.env.mapping_seed)
         for agent, observation in observations.items():
             track = self._arrive(agent)
@@ -106,6 +113,7 @@ class RunningMultiAgentEpisode:
         except Exception as error:
             self._say_where(error)
             raise
+        self.acted, self.outcome = actions, outcome
         self.terminated, self.truncated = outcome.is_terminated, outcome.is_truncated
         self._add_rewards(outcome.rewards)
         if not self.is_done:
