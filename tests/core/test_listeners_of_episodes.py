@@ -1,5 +1,7 @@
 """Listeners hear of episodes, samples and evaluations; what they log is in the results."""
 
+from typing import ClassVar
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -45,7 +47,8 @@ class Heights:
 
     @hookimpl
     def episode_ended(self, env_runner, episode):
-        assert episode.terminated and episode.env.unwrapped.t == 4  # it is not yet in the next episode
+        assert episode.terminated
+        assert episode.env.unwrapped.t == 4  # it is not yet in the next episode
         assert [each["side"] for each in episode.observations] == [0, 1, 2, 0, 1]
         assert [each["t"] for each in episode.infos] == [0, 1, 2, 3, 4]
         env_runner.log_metric("highest", max(episode.custom_data["heights"]), reduce="max")
@@ -121,7 +124,7 @@ def test_listeners_hear_of_episodes_of_many_agents():
 class Calls:
     """Writes down which hooks of an Algorithm are called."""
 
-    heard: list[str] = []
+    heard: ClassVar[list[str]] = []
 
     @hookimpl
     def algorithm_built(self, algorithm):
@@ -187,7 +190,6 @@ def test_what_cannot_be_logged_is_refused(wrong, says, monkeypatch):
     monkeypatch.setattr(Wrong, "wrong", wrong)
     algorithm = build(listener=Wrong)
     with pytest.raises(ConfigError, match=says):
-        algorithm.train()
         algorithm.train()
     algorithm.stop()
 

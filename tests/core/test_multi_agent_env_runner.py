@@ -92,7 +92,6 @@ def test_spaces_of_modules():
     [
         {"vectorization_mode": "async"},
         {"frame_stack": 2},
-        {"env_wrappers": ["package.module:Wrapper"]},
         {"time_limit": 9},
         {"atari": True},
         {"normalize_rewards": True},

@@ -197,8 +197,6 @@ class SamplingSettings(FluentConfig):
         section="env_runners",
         check=_check_env_wrappers,
         code=WRAPPER,
-        off=([],),
-        with_many_agents=_WRAP,
         new_episodes=True,
     )
     normalize_observations: bool = field(False, section="env_runners")
@@ -264,8 +262,8 @@ class SamplingSettings(FluentConfig):
                 with the same episodes; "vector_entry_point" uses the environment's own vectorized version; "envpool"
                 uses the package of that name. Default: `"sync"`.
             env_wrappers (list): wrappers around each environment, the first one innermost: classes such as
-                `gymnasium.Wrapper`s, their names "package.module:Wrapper", or [class or name, {keyword: value}].
-                Default: `[]`.
+                `gymnasium.Wrapper`s, their names "package.module:Wrapper", or [class or name, {keyword: value}]. With
+                many agents they give an environment of many agents. Default: `[]`.
             normalize_observations (bool): scale observations by their running mean and standard deviation.
                 Default: `False`.
             normalize_rewards (bool): divide the rewards that a learner sees by the running standard deviation of the

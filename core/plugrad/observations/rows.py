@@ -69,6 +69,22 @@ def structured_rows(space: Space[Any], observation: Any) -> Array:
     return flat if flat.dtype == np.uint8 else flat.astype(np.float32)
 
 
+def choices_of_rows(space: Space[Any], rows: Array) -> Array:
+    """The whole numbers of one-hot rows.
+
+    Args:
+        space: Discrete or MultiDiscrete, of one observation.
+        rows: `[B, numbers]`, as of `gymnasium.spaces.flatten`.
+
+    Returns:
+        int64 `[B, ...]`, choices of the space.
+    """
+    sizes = np.ravel(number_of_choices(space))
+    parts = np.split(rows, np.cumsum(sizes)[:-1], axis=-1)
+    numbers = np.stack([each.argmax(-1) for each in parts], axis=-1)
+    return numbers.reshape(len(rows), *(space.shape or ())) + first_choice(space)
+
+
 def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int, ...]:
     """The leading dimensions of an array of observations.
 

@@ -59,7 +59,7 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
         return LoggedMetrics()
 
     def log_metric(self, name: str, value: Any, reduce: str = "mean", window: int = WINDOW) -> None:
-        """Log a metric about episodes: results have it as `env_runners/<name>`, those of evaluations as `evaluation/<name>`.
+        """Log a metric about episodes, for results: `env_runners/<name>`, or `evaluation/<name>` in evaluations.
 
         Args:
             name: of the metric; parts may be separated by "/".

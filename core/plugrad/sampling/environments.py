@@ -1,6 +1,6 @@
 """Gymnasium environments by the names of a config, with observations as plain arrays."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, ha
 from plugrad.sampling.multi_agent.module_spaces import agents_of_modules, spaces_for_module, spaces_of_modules
 from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, make_named
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.wrappers import EnvWrappers, stack_frames
+from plugrad.sampling.wrappers import EnvWrappers, stack_frames, wrapped
 from plugrad.spaces.kinds import is_box
 from plugrad.types import ModuleID
 
@@ -138,13 +138,16 @@ def _makes_many_agents(config: Config) -> bool:
     return has_many_agents(env)
 
 
-def make_multi_agent_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None) -> AgentEnv:
+def make_multi_agent_env(
+    env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, env_wrappers: Sequence[Any] = ()
+) -> AgentEnv:
     """Make one environment with many agents.
 
     Args:
         env: a function of PettingZoo such as `simple_spread_v3.parallel_env`, a class, or the name of one of these,
             "package.module:name".
         env_config: keyword arguments.
+        env_wrappers: what is put around it, as the setting has it.
 
     Returns:
         The environment, with the one interface of `AgentEnv`.
@@ -153,13 +156,22 @@ def make_multi_agent_env(env: EnvSource | None, env_config: Mapping[str, Any] | 
         ConfigError: it cannot be made, or has no interface to many agents.
     """
     created = _make_any(env, env_config)
-    return as_agent_env(created, _multi_agent_env_name(env, created))
+    name = _multi_agent_env_name(env, created)
+    for wrapper in env_wrappers:
+        created = wrapped(
+            created, wrapper, name, has_many_agents, "an environment of many agents, as the wrapped one"
+        )
+    return as_agent_env(created, name)
 
 
 def _make_any(env: EnvSource | None, env_config: Mapping[str, Any] | None) -> Any:
     """Make an environment of any interface; a class of RLlib's form gets `env_config` as its only argument."""
     maker = import_attribute(env) if isinstance(env, str) else env
     return make_named(env, as_keywords(maker, env_config or {}), gym.make)
+
+
+def _of_many_agents(config: Config) -> AgentEnv:
+    return make_multi_agent_env(config.env, config.env_config, env_wrappers=config.env_wrappers)
 
 
 def get_module_spaces(config: Config) -> dict[ModuleID, tuple[Space[Any], Space[Any]]]:
@@ -179,7 +191,7 @@ def get_module_spaces(config: Config) -> dict[ModuleID, tuple[Space[Any], Space[
         ConfigError: the environment cannot be made, a space is missing, or two agents of one module have different
             spaces.
     """
-    with closing(make_multi_agent_env(config.env, config.env_config)) as env:
+    with closing(_of_many_agents(config)) as env:
         return spaces_of_modules(env, config)
 
 
@@ -198,7 +210,7 @@ def get_env_observation_spaces(config: Config) -> dict[ModuleID, Space[Any]]:
     Raises:
         ConfigError: see `get_module_spaces`.
     """
-    with closing(make_multi_agent_env(config.env, config.env_config)) as env:
+    with closing(_of_many_agents(config)) as env:
         return {
             module_id: spaces_for_module(env, agent, module_id, config)[0]
             for module_id, agent in agents_of_modules(env, config).items()

@@ -1,4 +1,4 @@
-"""Metrics that listeners log about episodes: `env_runner.log_metric("height", 1.5)` is `env_runners/height` in results."""
+"""Metrics that listeners log of episodes: `env_runner.log_metric("height", 1.5)` is `env_runners/height` in results."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -87,6 +87,12 @@ class LoggedMetrics:
         """What was logged since the last call, for `merge`."""
         new, self._new = self._new, {}
         return new
+
+    def peek(self, name: str) -> Any:
+        """A reduced metric that stays new; `KeyError` if it has no values."""
+        reduction = self._kinds[name][0]
+        values = list(self._windows[name]) if name in self._windows else self._new[name].values
+        return REDUCTIONS[reduction](values)
 
     def take(self, *, only_new: bool = False) -> dict[str, Any]:
         """The reduced metrics; what was logged is new no more.

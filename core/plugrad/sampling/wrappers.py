@@ -1,6 +1,6 @@
 """What settings put around each single environment: Atari's preprocessing, a time limit, wrappers, stacked frames."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -127,7 +127,13 @@ class EnvWrappers:
         if self.time_limit is not None:
             env = _limited(env, self.time_limit, name)
         for wrapper in self.env_wrappers:
-            env = _wrapped(env, wrapper, name)
+            env = wrapped(
+                env,
+                wrapper,
+                name,
+                _has_one_agent,
+                "a gymnasium.Env, such as gymnasium.Wrapper's classes make",
+            )
         return env
 
     def order(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
@@ -190,12 +196,31 @@ def _limited(env: gym.Env[Any, Any], time_limit: int, name: str) -> gym.Env[Any,
     return gym.wrappers.TimeLimit(env, time_limit)
 
 
-def _wrapped(env: gym.Env[Any, Any], wrapper: Any, name: str) -> gym.Env[Any, Any]:
+def _has_one_agent(env: Any) -> bool:
+    return isinstance(env, gym.Env)
+
+
+def wrapped(env: Any, wrapper: Any, name: str, is_right: Callable[[Any], bool], expected: str) -> Any:
+    """Put one wrapper of the setting `env_wrappers` around an environment.
+
+    Args:
+        env: the environment.
+        wrapper: a class, its name, or `[class or name, {keyword: value}]`.
+        name: of the environment, for errors.
+        is_right: whether what the wrapper made is an environment.
+        expected: what it should be, for errors.
+
+    Returns:
+        What the wrapper made.
+
+    Raises:
+        ConfigError: the wrapper cannot be made, or makes something else.
+    """
     given, settings = wrapper if isinstance(wrapper, list | tuple) else (wrapper, {})
     make = resolve_name(given, where="env_wrappers") if isinstance(given, str) else given
     shown = given if isinstance(given, str) else getattr(given, "__qualname__", repr(given))
     try:
-        wrapped = make(env, **settings)
+        made = make(env, **settings)
     except Exception as error:
         raise ConfigError(
             f"env_wrappers: {shown} cannot be put around {name}{f' with {settings}' if settings else ''}: "
@@ -203,14 +228,13 @@ def _wrapped(env: gym.Env[Any, Any], wrapper: Any, name: str) -> gym.Env[Any, An
             field="env_wrappers",
             env=name,
         ) from error
-    if not isinstance(wrapped, gym.Env):
+    if not is_right(made):
         raise ConfigError(
-            f"env_wrappers: {shown} made a {type(wrapped).__name__} of {name}; expected: a gymnasium.Env, such as a "
-            "class derived from gymnasium.Wrapper makes",
+            f"env_wrappers: {shown} made a {type(made).__name__} of {name}; expected: {expected}",
             field="env_wrappers",
             env=name,
         )
-    return wrapped
+    return made
 
 
 class OrderedSpaces(gym.Wrapper[Any, Any, Any, Any]):

@@ -13,7 +13,7 @@ from plugrad.deprecation import hint_for
 from plugrad.importing.names import resolve_name
 from plugrad.model_config import MODEL_SETTINGS
 from plugrad.replay.settings import DEFAULTS as REPLAY_SETTINGS
-from plugrad_rllib.migrate import connectors, environments, policies
+from plugrad_rllib.migrate import callbacks, connectors, environments, policies
 from plugrad_rllib.migrate.code import argument, as_one, code, expression_statement, name_of, string
 from plugrad_rllib.migrate.names import ALGORITHMS, HAVE_RLLIB_DEFAULTS, HERE
 from plugrad_rllib.migrate.program import Program
@@ -153,6 +153,8 @@ def _section(program: Program, call: cst.Call, func: cst.Attribute, line: int) -
                     line, f"experimental({code(each.keyword or each)}=...): {_plain_hint(hint)}"
                 )
         return func.value
+    if section == "callbacks":
+        return callbacks.of_config(program, call, func, line)
     if section not in OURS and section != "resources":
         program.notes.add(line, f"there is no .{section}(...)")
     if section == "environment":

@@ -11,6 +11,7 @@ import libcst as cst
 
 from plugrad_rllib.migrate import environments
 from plugrad_rllib.migrate.code import code, name_of
+from plugrad_rllib.migrate.names import HERE
 from plugrad_rllib.migrate.program import Program, given_maker, reads_no_argument
 
 OF_ENVIRONMENTS = "env_to_module_connector"
@@ -20,7 +21,9 @@ _ENVIRONMENTS = "docs/environments.md"
 _WRITE = 'write what it does as a wrapper of the environment: env_wrappers=["package.module:Wrapper"]'
 _CLIP = "10.0"
 """RLlib's default, and the limit here."""
-_DEFAULTS = {"normalize_observations": "False", "frame_stack": "None"}
+_DEFAULTS = {"env_wrappers": "[]", "normalize_observations": "False", "frame_stack": "None"}
+_OF_RLLIB = "ray.rllib.connectors"
+"""Modules of RLlib's own pieces."""
 
 
 def env_runner_settings(program: Program, arg: cst.Arg, line: int) -> list[cst.Arg]:
@@ -46,18 +49,29 @@ def env_runner_settings(program: Program, arg: cst.Arg, line: int) -> list[cst.A
         )
         program.notes.add(line, text, _ENVIRONMENTS)
         return []
-    found: list[cst.Arg] = []
+    settings: dict[str, str] = {}
+    wrappers: list[str] = []
     for piece in pieces:
         setting, lost = _setting_of(program, piece)
-        if setting is not None:
-            name, value = setting
-            if isinstance(maker, ast.IfExp):  # `f if condition else None`, or the other way round
-                values = (value, _DEFAULTS[name])
-                first, second = values if given_maker(maker) is maker.body else values[::-1]
-                value = f"{first} if {ast.unparse(maker.test)} else {second}"
-            found.append(arg.with_changes(keyword=cst.Name(name), value=cst.parse_expression(value)))
+        if setting is not None and setting[0] == "env_wrappers":
+            wrappers.append(setting[1])
+            if settings:
+                lost = (
+                    f"{ast.unparse(piece)} comes before {', '.join(settings)} here: wrappers are inside of it"
+                )
+        elif setting is not None:
+            settings[setting[0]] = setting[1]
         if lost is not None:
             program.notes.add(line, f"{OF_ENVIRONMENTS}: {lost}", _ENVIRONMENTS)
+    if wrappers:
+        settings = {"env_wrappers": f"[{', '.join(wrappers)}]", **settings}
+    found: list[cst.Arg] = []
+    for name, value in settings.items():
+        if isinstance(maker, ast.IfExp):  # `f if condition else None`, or the other way round
+            values = (value, _DEFAULTS[name])
+            first, second = values if given_maker(maker) is maker.body else values[::-1]
+            value = f"{first} if {ast.unparse(maker.test)} else {second}"
+        found.append(arg.with_changes(keyword=cst.Name(name), value=cst.parse_expression(value)))
     return found
 
 
@@ -84,7 +98,26 @@ def _setting_of(program: Program, piece: ast.expr) -> tuple[tuple[str, str] | No
         removed = given.get("keys_to_remove", "None")
         said = f"{text}: built-in networks read every key; {_WRITE}"
         return None, None if removed == "None" else said
+    if isinstance(piece, ast.Call) and isinstance(piece.func, ast.Name) and _is_own(program, piece):
+        own = piece.func.id
+        settings = ", ".join(f'"{key}": {value}' for key, value in given.items())
+        return ("env_wrappers", f"[{own}, {{{settings}}}]" if settings else own), None
     return None, f"{text} was deleted: {_WRITE}"
+
+
+def _is_own(program: Program, piece: ast.Call) -> bool:
+    """Whether a piece is of a class of the program, or of one that is here: it is a wrapper, with keyword arguments."""
+    assert isinstance(piece.func, ast.Name)
+    local = piece.func.id
+    is_here = program.imported.get(local) in HERE
+    is_class = local[:1].isupper() and local in {
+        *program.config_parameters,
+        *program.imported,
+        *program.others,
+    }
+    is_of_rllib = program.modules.get(local, "").startswith(_OF_RLLIB) and not is_here
+    has_names = not piece.args and all(each.arg is not None for each in piece.keywords)
+    return is_class and has_names and not is_of_rllib
 
 
 def without_frame_stacking(program: Program, arg: cst.Arg, line: int) -> cst.Arg | None:

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 import libcst as cst
 
 from plugrad_rllib.migrate.code import argument, as_one, code, expression_statement, name_of, string
-from plugrad_rllib.migrate.names import NOT_NEEDED, SPACES_OF_AGENTS
+from plugrad_rllib.migrate.names import HERE, NOT_NEEDED, SPACES_OF_AGENTS
 from plugrad_rllib.migrate.program import Program
+
+_GROUPED = "with_agent_groups"
+"""RLlib's method of a `MultiAgentEnv` that groups agents."""
 
 
 def as_function(
@@ -40,7 +43,7 @@ def as_function(
 
 
 def unwrapped(program: Program, call: cst.Call) -> cst.BaseExpression:
-    """`PettingZooEnv(env)` as `env`, and `self.get_action_space(agent)` as `self.action_spaces[agent]`.
+    """`PettingZooEnv(env)` as `env`, `env.with_agent_groups(...)` and `self.get_action_space(agent)`.
 
     Args:
         program: what is known of the file.
@@ -49,6 +52,10 @@ def unwrapped(program: Program, call: cst.Call) -> cst.BaseExpression:
     Returns:
         What takes its place.
     """
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == _GROUPED:
+        if "MultiAgentEnv" in program.of_rllib and _GROUPED not in program.methods:
+            program.needed.add((*HERE["GroupAgentsWrapper"], "GroupAgentsWrapper"))
+            return cst.Call(cst.Name("GroupAgentsWrapper"), [cst.Arg(call.func.value), *call.args])
     if isinstance(call.func, cst.Attribute) and len(call.args) == 1 and code(call.func.value) == "self":
         spaces = SPACES_OF_AGENTS.get(call.func.attr.value)
         defines = call.func.attr.value in program.methods
@@ -70,10 +77,14 @@ def with_possible_agents(body: cst.BaseSuite) -> cst.BaseSuite:
 
 class _PossibleAgents(cst.CSTTransformer):
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
-        targets = updated_node.targets
-        if len(targets) != 1 or code(targets[0].target) != "self.agents":
+        targets, value = updated_node.targets, updated_node.value
+        if len(targets) != 1 or code(targets[0].target) not in ("self.agents", "self._agent_ids"):
             return updated_node
-        return updated_node.with_changes(targets=[*targets, _assign_target("self.possible_agents")])
+        if isinstance(value, cst.Set):  # agents have an order
+            value = cst.List(value.elements)
+        return updated_node.with_changes(
+            targets=[*targets, _assign_target("self.possible_agents")], value=value
+        )
 
 
 def _assign_target(text: str) -> cst.AssignTarget:

@@ -41,6 +41,50 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "IQLConfig": ("plugrad_offline", "IQLConfig"),
         "MARWILConfig": ("plugrad_offline", "MARWILConfig"),
         "ModuleID": ("plugrad.types", "ModuleID"),
+        **{name: ("plugrad_rllib.callbacks", name) for name in ("DefaultCallbacks", "RLlibCallback")},
+        **{
+            name: ("plugrad_rllib.connectors", name)
+            for name in (
+                "ConnectorV2",
+                "MultiAgentObservationPreprocessor",
+                "ObservationPreprocessor",
+                "PrevActionsPrevRewards",
+                "SingleAgentObservationPreprocessor",
+            )
+        },
+        "MetricsLogger": ("plugrad_rllib.metrics_logger", "MetricsLogger"),
+        **{
+            name: ("plugrad_rllib.environments", name)
+            for name in ("GroupAgentsWrapper", "VectorMultiAgentEnv", "wrap_atari_for_new_api_stack")
+        },
+        **{
+            name: ("plugrad_rllib.arrays", name)
+            for name in (
+                "batch",
+                "normc_initializer",
+                "one_hot",
+                "resize",
+                "rgb2gray",
+                "same_padding",
+                "sigmoid",
+                "softmax",
+                "unbatch",
+                "valid_padding",
+            )
+        },
+        **dict.fromkeys(
+            (
+                "EnvType",
+                "EpisodeType",
+                "LearningRateOrSchedule",
+                "MultiAgentDict",
+                "ParamDict",
+                "ResultDict",
+                "StateDict",
+                "TensorStructType",
+            ),
+            ("typing", "Any"),
+        ),
         "make_multi_agent": ("plugrad.sampling.multi_agent.copies", "make_multi_agent"),
         "NetworkType": ("typing", "Any"),
         "PPOConfig": ("plugrad_ppo", "PPOConfig"),
@@ -109,6 +153,13 @@ REWRITTEN = frozenset(
 
 CONSTANTS: Mapping[str, str] = MappingProxyType(
     {
+        "COMPONENT_ENV_RUNNER": "env_runner",
+        "COMPONENT_ENV_TO_MODULE_CONNECTOR": "env_to_module_connector",
+        "COMPONENT_EVAL_ENV_RUNNER": "eval_env_runner",
+        "COMPONENT_LEARNER_GROUP": "learner_group",
+        "COMPONENT_METRICS_LOGGER": "metrics_logger",
+        "COMPONENT_MODULE_TO_ENV_CONNECTOR": "module_to_env_connector",
+        "COMPONENT_MULTI_RL_MODULE_SPEC": "rl_module_spec",
         "ENTROPY_KEY": "entropy",
         "ENV_RUNNER_RESULTS": "env_runners",
         "ENV_STATE": "state",
@@ -158,21 +209,18 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
 INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("ConnectorV2", "ConnectorPipelineV2", "LearnerConnectorPipeline"),
+            ("ConnectorPipelineV2", "LearnerConnectorPipeline"),
             ("write a learner connector, or a wrapper of the environment", "docs/from-rllib.md"),
         ),
         "MultiAgentEnv": (
             "delete the base class: any class with this interface will do",
             "docs/multi-agent.md",
         ),
-        "RLlibCallback": ("write a listener", "docs/listeners.md"),
-        "DefaultCallbacks": ("write a listener", "docs/listeners.md"),
         "Catalog": ("rl_module(model_config={...}), or a module of your own", "docs/your-model.md"),
         "DefaultPPOTorchRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
         "PPOTfRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
         "PPOTorchRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
         "EnvRunner": ("sampling is plugrad's own", "docs/sampling.md"),
-        "wrap_atari_for_new_api_stack": ("env_runners(atari=True)", "docs/environments.md"),
     }
 )
 """`{name without a counterpart: (what to do, page)}`."""

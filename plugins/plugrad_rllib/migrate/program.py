@@ -31,6 +31,8 @@ class Program:
 
     Attributes:
         imported: `{name in the file: name in RLlib}`.
+        modules: `{name in the file: the module of RLlib that has it}`.
+        others: names that the file imports from elsewhere.
         environments: `{name that register_env gives: function here}`.
         config_parameters: `{class of the file: the first parameter of its constructor, or None}`.
         configs: variables that hold a config.
@@ -53,6 +55,8 @@ class Program:
     """
 
     imported: dict[str, str] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
     environments: dict[str, str] = field(default_factory=dict)
     config_parameters: dict[str, str | None] = field(default_factory=dict)
     configs: set[str] = field(default_factory=set)
@@ -105,6 +109,11 @@ def read_program(tree: ast.AST) -> Program:
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and OF_RLLIB.match(node.module or ""):
             program.imported |= {alias.asname or alias.name: alias.name for alias in node.names}
+            program.modules |= dict.fromkeys(
+                [alias.asname or alias.name for alias in node.names], node.module or ""
+            )
+        elif isinstance(node, ast.ImportFrom):
+            program.others |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             program.attributes.add(node.attr)
             if node.value.id in RAY_PARTS and node.attr not in ("register_env", "registry"):

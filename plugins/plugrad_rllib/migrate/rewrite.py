@@ -8,6 +8,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from plugrad_rllib.migrate import (
     algorithms,
+    callbacks,
     configs,
     connectors,
     environments,
@@ -119,6 +120,8 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         """Take out RLlib's mixins; see libcst."""
+        methods = [each for each in original_node.body.body if isinstance(each, cst.FunctionDef)]
+        callbacks.note(self.program, original_node, {each.name.value: self.line(each) for each in methods})
         return imports.without_bases(self.program, updated_node, self.line(original_node))
 
     def leave_FunctionDef(

@@ -29,7 +29,6 @@ SECTIONS = frozenset(
 NO_SECTIONS: Mapping[str, str] = MappingProxyType(
     {
         "api_stack": "there is one API, and it is on",
-        "callbacks": "write a listener (docs/listeners.md) and name it in .plugins(...)",
         "checkpointing": "algorithm.save_to_path(path) saves",
         "experimental": "plugrad has no such switches",
         "fault_tolerance": "learners(on_failure=...) and replaced env runners are the default",

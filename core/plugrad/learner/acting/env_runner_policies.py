@@ -10,6 +10,7 @@ from plugrad.learner.acting.actor import env_module_id
 from plugrad.learner.learner import Learner
 from plugrad.learner.update.connectors import initial_state
 from plugrad.module_spec import spaces_of
+from plugrad.observations import choices_of_rows
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.rl_module import MultiRLModule
 from plugrad.rng_streams import stream
@@ -19,7 +20,7 @@ from plugrad.sampling.environments import get_env_observation_spaces, is_multi_a
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.watched_episodes import ENDED, SAMPLED, STARTED, STEPPED, EpisodeWatch
-from plugrad.spaces.kinds import is_array, number_of_choices
+from plugrad.spaces.kinds import is_array, is_one_hot, number_of_choices
 from plugrad.types import Array, ModuleID
 
 AnyEnvRunner: TypeAlias = EnvRunner | MultiAgentEnvRunner
@@ -174,7 +175,13 @@ class ModulePolicies:
         """
         if module_id in self._normalizers:
             observations = self._normalizers[module_id].normalize(observations)
-        return self._present().compute_actions(
+        learner = self._present()
+        space = learner.module[module_id].observation_space
+        if is_one_hot(
+            space
+        ):  # a module that was given such a space reads choices, not the rows of an env runner
+            observations = choices_of_rows(space, observations)
+        return learner.compute_actions(
             observations,
             module_id=module_id,
             explore=self._explore,

@@ -256,7 +256,8 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
     def _make_envs(self) -> list[ReplayableAgentEnv]:
         config = self._config
         envs = [
-            make_multi_agent_env(config.env, config.env_config) for _ in range(config.num_envs_per_env_runner)
+            make_multi_agent_env(config.env, config.env_config, env_wrappers=config.env_wrappers)
+            for _ in range(config.num_envs_per_env_runner)
         ]
         spaces = action_spaces_of_agents(envs[0], config)
         return [ReplayableAgentEnv(env, spaces) for env in envs]

@@ -1,0 +1,328 @@
+"""`RLlibCallback`: a class of RLlib's callbacks is a listener here, whose methods its hooks call.
+
+    config.plugins(MyCallback)
+    config.plugins(callbacks(on_train_result=f, on_episode_end=g))
+
+What a callback logs is in the results: of an env runner as `env_runners/<name>`, of the Algorithm as `<name>`.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import gymnasium as gym
+
+from plugrad.deprecation.user_warnings import warn_at_users_line
+from plugrad.errors import PluginError, did_you_mean
+from plugrad.hooks.markers import hookimpl
+from plugrad.sampling.base_env_runner import BaseEnvRunner
+from plugrad.sampling.logged_metrics import add_logged
+from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
+from plugrad_rllib.environments import VectorMultiAgentEnv
+from plugrad_rllib.episodes import RLlibEpisode
+from plugrad_rllib.metrics_logger import MetricsLogger
+
+NOT_CALLED: Mapping[str, str] = MappingProxyType(
+    {
+        "on_checkpoint_loaded": "write a listener with the hook checkpoint_restored",
+        "on_create_policy": "write a listener with the hook module_added",
+        "on_env_runners_recreated": "a replaced env runner begins by itself, and calls on_environment_created",
+        "on_evaluate_offline_end": "evaluation plays in an environment: on_evaluate_end",
+        "on_evaluate_offline_start": "evaluation plays in an environment: on_evaluate_start",
+        "on_learn_on_batch": "write a listener with the hook update_begun, or override a method of a Learner",
+        "on_offline_eval_runners_recreated": "there are no such runners",
+        "on_postprocess_trajectory": "write a learner connector: learners(learner_connector=...)",
+        "on_sub_environment_created": "on_environment_created",
+        "on_workers_recreated": "a replaced env runner begins by itself, and calls on_environment_created",
+    }
+)
+"""RLlib's callbacks that nothing calls here, and what to write."""
+
+
+class RLlibCallback:
+    """RLlib's callbacks; override those that you want. They take keyword arguments, and should have `**kwargs`.
+
+    Where an env runner calls one, it does so in its own process. `on_episode_created` is called together with
+    `on_episode_start`, when the environment was reset.
+    """
+
+    def on_algorithm_init(self, *, algorithm: Any, metrics_logger: MetricsLogger, **kwargs: Any) -> None:
+        """Called when an Algorithm is built."""
+
+    def on_train_result(
+        self, *, algorithm: Any, metrics_logger: MetricsLogger, result: dict[str, Any], **kwargs: Any
+    ) -> None:
+        """Called at the end of `Algorithm.train()`; `result` may be changed."""
+
+    def on_evaluate_start(self, *, algorithm: Any, metrics_logger: MetricsLogger, **kwargs: Any) -> None:
+        """Called at the beginning of `Algorithm.evaluate()`."""
+
+    def on_evaluate_end(
+        self,
+        *,
+        algorithm: Any,
+        metrics_logger: MetricsLogger,
+        evaluation_metrics: dict[str, Any],
+        **kwargs: Any,
+    ) -> None:
+        """Called at the end of `Algorithm.evaluate()`; `evaluation_metrics` may be changed."""
+
+    def on_environment_created(
+        self, *, env_runner: Any, metrics_logger: MetricsLogger, env: Any, env_context: Any, **kwargs: Any
+    ) -> None:
+        """Called when an env runner has its environments."""
+
+    def on_episode_created(
+        self,
+        *,
+        episode: Any,
+        env_runner: Any,
+        metrics_logger: MetricsLogger,
+        env: Any,
+        env_index: int,
+        rl_module: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Called when an episode begins."""
+
+    def on_episode_start(
+        self,
+        *,
+        episode: Any,
+        env_runner: Any,
+        metrics_logger: MetricsLogger,
+        env: Any,
+        env_index: int,
+        rl_module: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Called when an environment was reset."""
+
+    def on_episode_step(
+        self,
+        *,
+        episode: Any,
+        env_runner: Any,
+        metrics_logger: MetricsLogger,
+        env: Any,
+        env_index: int,
+        rl_module: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Called after each step of an environment."""
+
+    def on_episode_end(
+        self,
+        *,
+        episode: Any,
+        prev_episode_chunks: Any,
+        env_runner: Any,
+        metrics_logger: MetricsLogger,
+        env: Any,
+        env_index: int,
+        rl_module: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Called after the last step; `episode` has all steps, so `prev_episode_chunks` is empty."""
+
+    def on_sample_end(
+        self, *, env_runner: Any, metrics_logger: MetricsLogger, samples: Any, **kwargs: Any
+    ) -> None:
+        """Called at the end of a sample."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        for hook, (names, function) in _HOOKS.items():
+            if any(getattr(cls, name) is not getattr(RLlibCallback, name) for name in names):
+                setattr(cls, hook, function)
+        for name in NOT_CALLED:
+            if name in vars(cls):
+                warn_at_users_line(f"{cls.__name__}.{name}: nothing calls it here: {NOT_CALLED[name]}")
+
+    @property
+    def _logger(self) -> MetricsLogger:
+        """The Algorithm's; a subclass need not call `super().__init__()`."""
+        logger: MetricsLogger = vars(self).setdefault("_metrics_logger", MetricsLogger())
+        return logger
+
+
+DefaultCallbacks = RLlibCallback
+
+
+class _VectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
+    """The environments of an env runner where RLlib gives Gymnasium's vector environment: to look at, not to step."""
+
+    def __init__(self, envs: Any) -> None:
+        self.envs, self.num_envs = list(envs), len(envs)
+
+
+class RLlibEnvRunner:
+    """An env runner by the names that RLlib's has. Its other attributes are plugrad's.
+
+    Args:
+        runner: the env runner.
+        learner: whose modules act.
+
+    Attributes:
+        worker_index: 0 in the Algorithm's process, else 1, 2, ...
+        env: the environments, in `env.envs`.
+        module: the module that acts; with many agents all modules.
+        metrics: logs metrics.
+    """
+
+    def __init__(self, runner: BaseEnvRunner[Any], learner: Any) -> None:
+        self._runner = runner
+        is_multi_agent = isinstance(runner, MultiAgentEnvRunner)
+        self.worker_index = 0 if runner.rank is None else runner.rank + 1
+        self.env: Any = (VectorMultiAgentEnv if is_multi_agent else _VectorEnv)(runner.envs)
+        self.module_id = None if is_multi_agent else runner._module_id  # type: ignore[attr-defined]
+        self.module = learner.module if self.module_id is None else learner.module[self.module_id]
+        self.metrics = MetricsLogger(runner.logged)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._runner, name)
+
+
+def _of_runner(learner: Any, env_runner: Any) -> dict[str, Any]:
+    """What every callback of an env runner gets."""
+    runner = RLlibEnvRunner(env_runner, learner)
+    return {
+        "env_runner": runner,
+        "metrics_logger": runner.metrics,
+        "env": runner.env,
+        "rl_module": runner.module,
+        "worker": None,
+        "base_env": None,
+        "policies": None,
+    }
+
+
+def _of_episode(learner: Any, env_runner: Any, episode: Any) -> dict[str, Any]:
+    found = _of_runner(learner, env_runner)
+    module_id = found["env_runner"].module_id
+    seen = RLlibEpisode(episode) if module_id is None else RLlibEpisode(episode, module_id)
+    return {**found, "episode": seen, "env_index": episode.env_index}
+
+
+@hookimpl
+def _algorithm_built(self: Any, algorithm: Any) -> None:
+    self.on_algorithm_init(algorithm=algorithm, metrics_logger=self._logger)
+
+
+@hookimpl
+def _iteration_ended(self: Any, algorithm: Any, results: Any) -> None:
+    self.on_train_result(algorithm=algorithm, metrics_logger=self._logger, result=results)
+    add_logged(results, self._logger.logged.take())
+
+
+@hookimpl
+def _evaluation_begun(self: Any, algorithm: Any) -> None:
+    self.on_evaluate_start(algorithm=algorithm, metrics_logger=self._logger)
+
+
+@hookimpl
+def _evaluation_ended(self: Any, algorithm: Any, results: Any) -> None:
+    self.on_evaluate_end(algorithm=algorithm, metrics_logger=self._logger, evaluation_metrics=results)
+
+
+@hookimpl
+def _env_runner_built(self: Any, learner: Any, env_runner: Any) -> None:
+    context = dict(env_runner.config.env_config)
+    self.on_environment_created(**_of_runner(learner, env_runner), env_context=context)
+
+
+@hookimpl
+def _episode_started(self: Any, learner: Any, env_runner: Any, episode: Any) -> None:
+    arguments = _of_episode(learner, env_runner, episode)
+    self.on_episode_created(**arguments)
+    self.on_episode_start(**arguments)
+
+
+@hookimpl
+def _episode_stepped(self: Any, learner: Any, env_runner: Any, episode: Any) -> None:
+    self.on_episode_step(**_of_episode(learner, env_runner, episode))
+
+
+@hookimpl
+def _episode_ended(self: Any, learner: Any, env_runner: Any, episode: Any) -> None:
+    self.on_episode_end(**_of_episode(learner, env_runner, episode), prev_episode_chunks=[])
+
+
+@hookimpl
+def _sample_ended(self: Any, learner: Any, env_runner: Any, episodes: Any) -> None:
+    self.on_sample_end(**_of_runner(learner, env_runner), samples=episodes)
+
+
+_OF_ALGORITHMS = ("on_algorithm_init", "on_train_result", "on_evaluate_start", "on_evaluate_end")
+_HOOKS: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
+    "algorithm_built": (("on_algorithm_init",), _algorithm_built),
+    "iteration_ended": (_OF_ALGORITHMS, _iteration_ended),  # which has what each of them logs
+    "evaluation_begun": (("on_evaluate_start",), _evaluation_begun),
+    "evaluation_ended": (("on_evaluate_end",), _evaluation_ended),
+    "env_runner_built": (("on_environment_created",), _env_runner_built),
+    "episode_started": (("on_episode_created", "on_episode_start"), _episode_started),
+    "episode_stepped": (("on_episode_step",), _episode_stepped),
+    "episode_ended": (("on_episode_end",), _episode_ended),
+    "sample_ended": (("on_sample_end",), _sample_ended),
+}
+"""`{hook: (the callbacks for which it is needed, what it does)}`: a class listens to what it overrides, and no more."""
+CALLBACKS = tuple(dict.fromkeys(name for names, _ in _HOOKS.values() for name in names))
+"""The callbacks that are called."""
+
+
+def callbacks(*classes: Any, **functions: Any) -> type[RLlibCallback]:
+    """A callback class of others, and of functions: what RLlib's `config.callbacks(...)` takes.
+
+    The class gets a name in the module that calls this, so that a checkpoint can name it.
+
+    Args:
+        *classes: callback classes, functions that make callbacks without arguments, or lists of them.
+        **functions: a function, or a list of functions, for each callback: `on_train_result=f`.
+
+    Returns:
+        A class for `config.plugins(...)`, which makes one of each and calls them in this order.
+
+    Raises:
+        PluginError: there is no such callback.
+    """
+    made = [one for each in classes for one in (each if isinstance(each, list | tuple) else [each])]
+    for name in functions:
+        if name not in CALLBACKS:
+            instead = NOT_CALLED.get(name)
+            hint = f" Here: {instead}." if instead else did_you_mean(name, CALLBACKS)
+            raise PluginError(f"callbacks({name}=...): nothing calls it.{hint}")
+    given = {
+        name: list(each) if isinstance(each, list | tuple) else [each] for name, each in functions.items()
+    }
+    methods: dict[str, Any] = {"__init__": _maker(made)}
+    for name in CALLBACKS:
+        is_in_class = any(
+            not isinstance(each, type) or getattr(each, name) is not getattr(RLlibCallback, name)
+            for each in made
+        )
+        if is_in_class or name in given:
+            methods[name] = _caller(name, given.get(name, []))
+    module = sys._getframe(1).f_globals
+    number = sum(name.startswith("Callbacks_") for name in module) + 1
+    name = f"Callbacks_{number}"
+    cls = type(name, (RLlibCallback,), {**methods, "__module__": module["__name__"], "__qualname__": name})
+    module[name] = cls
+    return cls
+
+
+def _maker(made: list[Any]) -> Callable[[Any], None]:
+    def __init__(self: Any) -> None:
+        self.parts = [each() for each in made]
+
+    return __init__
+
+
+def _caller(name: str, functions: list[Callable[..., None]]) -> Callable[..., None]:
+    def call(self: Any, **arguments: Any) -> None:
+        for each in [*(getattr(part, name) for part in self.parts), *functions]:
+            each(**arguments)
+
+    return call
