@@ -82,8 +82,8 @@ class RLlibEpisode:
         if self._whole is not None:
             if at_indices != -1:
                 raise ConfigError(
-                    f"set_observations(at_indices={at_indices!r}) of agent {self.agent_id!r}: only the last observation "
-                    "can be replaced, at_indices=-1",
+                    f"set_observations(at_indices={at_indices!r}) of agent {self.agent_id!r}: only the last "
+                    "observation can be replaced, at_indices=-1",
                     agent=self.agent_id,
                 )
             self._whole.observations[-1][self.agent_id] = new_data

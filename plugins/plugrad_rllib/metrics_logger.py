@@ -18,7 +18,7 @@ REDUCTIONS: Mapping[str | None, str] = MappingProxyType(
         **{name: name for name in ("mean", "min", "max", "sum")},
     }
 )
-"""`{RLlib's reduction: that of `EnvRunner.log_metric`}`. The mean of the last values takes the place of a moving one."""
+"""`{RLlib's reduction: that of `EnvRunner.log_metric`}`. The mean of the last values stands for a moving one."""
 _WITHOUT_EFFECT = frozenset(
     {"clear_on_reduce", "ema_coeff", "with_throughput", "reduce_per_index_on_aggregate"}
 )

@@ -128,11 +128,7 @@ class EnvWrappers:
             env = _limited(env, self.time_limit, name)
         for wrapper in self.env_wrappers:
             env = wrapped(
-                env,
-                wrapper,
-                name,
-                _has_one_agent,
-                "a gymnasium.Env, such as gymnasium.Wrapper's classes make",
+                env, wrapper, name, _has_one_agent, expected="a gymnasium.Env, as a gymnasium.Wrapper is"
             )
         return env
 

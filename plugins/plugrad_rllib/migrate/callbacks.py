@@ -1,4 +1,4 @@
-"""Callbacks: `.callbacks(MyCallback)` becomes `.plugins(MyCallback)`, since a class of RLlib's callbacks is a listener."""
+"""Callbacks: `.callbacks(MyCallback)` becomes `.plugins(MyCallback)`, since a class of callbacks is a listener here."""
 
 import libcst as cst
 

@@ -52,10 +52,10 @@ def unwrapped(program: Program, call: cst.Call) -> cst.BaseExpression:
     Returns:
         What takes its place.
     """
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == _GROUPED:
-        if "MultiAgentEnv" in program.of_rllib and _GROUPED not in program.methods:
-            program.needed.add((*HERE["GroupAgentsWrapper"], "GroupAgentsWrapper"))
-            return cst.Call(cst.Name("GroupAgentsWrapper"), [cst.Arg(call.func.value), *call.args])
+    groups_agents = "MultiAgentEnv" in program.of_rllib and _GROUPED not in program.methods
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == _GROUPED and groups_agents:
+        program.needed.add((*HERE["GroupAgentsWrapper"], "GroupAgentsWrapper"))
+        return cst.Call(cst.Name("GroupAgentsWrapper"), [cst.Arg(call.func.value), *call.args])
     if isinstance(call.func, cst.Attribute) and len(call.args) == 1 and code(call.func.value) == "self":
         spaces = SPACES_OF_AGENTS.get(call.func.attr.value)
         defines = call.func.attr.value in program.methods

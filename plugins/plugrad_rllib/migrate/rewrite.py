@@ -156,7 +156,7 @@ class _Rewriter(cst.CSTTransformer):
     def visit_Attribute(self, node: cst.Attribute) -> None:
         """Note parts of RLlib's default modules, and of its algorithms; see libcst."""
         algorithms.note(self.program, node, self.line(node))
-        if node.attr.value in OF_ENV_CONTEXTS:
+        if node.attr.value in OF_ENV_CONTEXTS and name_of(node.value) != "env_runner":
             text = (
                 f".{node.attr.value}: env_config is a dict, which numbers no environments: let each simulator take "
                 "a free port (bind it to port 0) and a temporary folder of its own"
