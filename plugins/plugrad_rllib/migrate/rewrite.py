@@ -31,6 +31,8 @@ _TOO_DEEP = (
     "nothing was changed: its expressions are nested too deeply for plugrad migrate: rewrite it by hand"
 )
 _WHOLE = "this import of a module of RLlib was left, since the program uses more of it: import the names that it uses"
+_OWN = ("env_runner", "self")
+"""What has such numbers itself: the env runner of a callback, and an object that keeps one."""
 MAX_DEPTH = 1000
 """Levels of a program's tree; Python's own limit is not much higher."""
 
@@ -156,7 +158,7 @@ class _Rewriter(cst.CSTTransformer):
     def visit_Attribute(self, node: cst.Attribute) -> None:
         """Note parts of RLlib's default modules, and of its algorithms; see libcst."""
         algorithms.note(self.program, node, self.line(node))
-        if node.attr.value in OF_ENV_CONTEXTS and name_of(node.value) != "env_runner":
+        if node.attr.value in OF_ENV_CONTEXTS and name_of(node.value) not in _OWN:
             text = (
                 f".{node.attr.value}: env_config is a dict, which numbers no environments: let each simulator take "
                 "a free port (bind it to port 0) and a temporary folder of its own"
