@@ -54,7 +54,9 @@ class Positions(RLlibCallback):
         assert episode.get_infos(-1)["t"] == episode.t == len(episode.get_actions())
         episode.custom_data["seen"].append(episode.get_observations(-1)[0])
 
-    def on_episode_end(self, *, episode, prev_episode_chunks, env_runner, metrics_logger: MetricsLogger, env, env_index, **kwargs):
+    def on_episode_end(
+        self, *, episode, prev_episode_chunks, env_runner, metrics_logger: MetricsLogger, env, env_index, **kwargs
+    ):
         assert env.envs[env_index].unwrapped.t == 4
         assert episode.is_done and episode.is_terminated and not episode.is_truncated
         assert sum(episode.get_rewards(slice(-2, None))) == 2.0
@@ -193,7 +195,7 @@ def test_a_misspelt_callback_and_an_unknown_reduction_are_refused():
     from plugrad_rllib.callbacks import callbacks
     from plugrad_rllib.metrics_logger import MetricsLogger
 
-    with pytest.raises(PluginError, match="on_episode_stop=.*on_episode_step"):
+    with pytest.raises(PluginError, match=r"on_episode_stop=.*on_episode_step"):
         callbacks(on_episode_stop=print)
     with pytest.raises(ConfigError, match="a sum over the whole run is one that you keep yourself"):
         MetricsLogger().log_value("a", 1, reduce="lifetime_sum")
