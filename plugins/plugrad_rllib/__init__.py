@@ -5,7 +5,10 @@ with a `DeprecationWarning` that names the new one; `docs/from-rllib.md` is the 
 `plugrad.deprecation.older_names`, and loads this package when one is used. The functions here are what it calls.
 
 - `migrate`: the command, which rewrites programs for RLlib.
-- `environments`: RLlib's interface to environments of many agents.
+- `environments`: RLlib's interface to environments of many agents; `agent_groups`, `atari`: wrappers of environments.
+- `callbacks`: RLlib's callbacks are listeners; `episodes` and `metrics_logger` are what they get.
+- `connectors`: observation preprocessors and simple env-to-module pieces are wrappers of environments.
+- `arrays`: small functions of arrays that modules and environments import.
 - `defaults`: RLlib's values of settings that have another default here.
 
 Of the older names:

@@ -7,7 +7,7 @@ What a callback logs is in the results: of an env runner as `env_runners/<name>`
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,6 @@ from plugrad.hooks.markers import hookimpl
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.logged_metrics import add_logged
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
-from plugrad_rllib.environments import VectorMultiAgentEnv
 from plugrad_rllib.episodes import RLlibEpisode
 from plugrad_rllib.metrics_logger import MetricsLogger
 
@@ -157,6 +156,26 @@ class _VectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.envs, self.num_envs = list(envs), len(envs)
 
 
+class VectorMultiAgentEnv:
+    """The environments with many agents of an env runner, for callbacks.
+
+    Args:
+        envs: the environments.
+
+    Attributes:
+        envs: the environments.
+        num_envs: how many there are.
+    """
+
+    def __init__(self, envs: Sequence[Any]) -> None:
+        self.envs, self.num_envs = list(envs), len(envs)
+
+    @property
+    def unwrapped(self) -> "VectorMultiAgentEnv":
+        """It has no wrapper."""
+        return self
+
+
 class RLlibEnvRunner:
     """An env runner by the names that RLlib's has. Its other attributes are plugrad's.
 
@@ -269,6 +288,7 @@ _HOOKS: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "sample_ended": (("on_sample_end",), _sample_ended),
 }
 """`{hook: (the callbacks for which it is needed, what it does)}`: a class listens to what it overrides, and no more."""
+setattr(RLlibCallback, "algorithm_built", _algorithm_built)  # noqa: B010  # a listener has some hook
 CALLBACKS = tuple(dict.fromkeys(name for names, _ in _HOOKS.values() for name in names))
 """The callbacks that are called."""
 

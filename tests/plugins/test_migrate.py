@@ -145,15 +145,14 @@ def test_what_is_rewritten_once_stays(program: Path) -> None:
 def test_what_cannot_be_rewritten_is_named_with_line_and_page(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "from ray.rllib.callbacks.callbacks import RLlibCallback\n"
+        "from ray.rllib.core.models.catalog import Catalog\n"
         "from ray.rllib.algorithms.ppo import PPOConfig\n"
-        "config = PPOConfig().training(use_gae=True, torch_skip_nan_gradients=True).callbacks(RLlibCallback)\n"
+        "config = PPOConfig().training(use_gae=True, torch_skip_nan_gradients=True).experimental()\n"
     )
     done = migrate(path)
     assert named(done) == [
-        f"{path}:1: RLlibCallback: write a listener (docs/listeners.md)",
-        f"{path}:3: .callbacks(...) was deleted: write a listener (docs/listeners.md) and name it in .plugins(...) "
-        "(docs/from-rllib.md)",
+        f"{path}:1: Catalog: rl_module(model_config={{...}}), or a module of your own (docs/your-model.md)",
+        f"{path}:3: .experimental(...) was deleted: plugrad has no such switches (docs/from-rllib.md)",
         f"{path}:3: training(torch_skip_nan_gradients=...): training(nonfinite='skip') leaves out such minibatches; "
         "'raise' undoes the update (docs/from-rllib.md)",
         f"{path}:3: training(use_gae=...) was deleted: advantages are always GAE's; training(lambda_=1.0) is returns "

@@ -337,7 +337,7 @@ def test_batches_of_structures_and_functions_of_numbers():
 
 
 def test_games_are_wrapped_as_rllib_does():
-    from plugrad_rllib.environments import wrap_atari_for_new_api_stack
+    from plugrad_rllib.atari import wrap_atari_for_new_api_stack
 
     needs.extra("ale_py")
     env = wrap_atari_for_new_api_stack(gym.make("ale_py:ALE/Pong-v5", frameskip=1), dim=42, framestack=4)

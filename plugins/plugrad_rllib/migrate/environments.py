@@ -118,6 +118,22 @@ def of_config(program: Program, call: cst.Call) -> cst.Call:
     )
 
 
+def is_atari(program: Program, node: cst.Attribute) -> cst.BaseExpression | None:
+    """`config.is_atari` as `is_atari(config)`.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+
+    Returns:
+        What takes its place; None: it is something else.
+    """
+    if node.attr.value != "is_atari" or name_of(node.value) not in program.configs:
+        return None
+    program.needed.add(("plugrad_rllib.atari", "is_atari", "is_atari"))
+    return cst.Call(cst.Name("is_atari"), [cst.Arg(node.value)])
+
+
 def by_function(program: Program, env: cst.BaseExpression) -> cst.BaseExpression:
     """An environment with the functions of registered names in place of these names."""
     found = env.visit(_Functions(program.environments))

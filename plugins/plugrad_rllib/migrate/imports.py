@@ -37,6 +37,7 @@ def rewrite(program: Program, node: cst.ImportFrom, line: int) -> cst.ImportFrom
     module = code(node.module) if node.module is not None else ""
     if module == "ray" and not isinstance(node.names, cst.ImportStar):
         _note_ray(program, node.names, line)
+        return _without_unused_parts(program, node)
     if not OF_RLLIB.match(module) or isinstance(node.names, cst.ImportStar):
         return node
     kept = [alias for alias in node.names if not _is_replaced(program, module, alias, line)]
@@ -97,6 +98,22 @@ def _note_ray(program: Program, names: Sequence[cst.ImportAlias], line: int) -> 
         if used is not None:
             text = f"{name}.{used}: plugrad searches and trains without Ray Tune; see the page"
             program.notes.add(line, text, "docs/tune.md")
+
+
+def _without_unused_parts(program: Program, node: cst.ImportFrom) -> cst.ImportFrom | cst.RemovalSentinel:
+    """`from ray import tune` goes where `tune` only registered environments, which are functions now."""
+    assert not isinstance(node.names, cst.ImportStar)
+    kept = []
+    for alias in node.names:
+        name = code(alias.asname.name) if alias.asname is not None else code(alias.name)
+        number = program.registering[name]
+        if not number or number < len(program.uses.get(name, ())):
+            kept.append(alias)
+    if len(kept) == len(node.names):
+        return node
+    if not kept:
+        return cst.RemoveFromParent()
+    return node.with_changes(names=[*kept[:-1], kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)])
 
 
 def without_decorator(program: Program, node: cst.Decorator) -> cst.Decorator | cst.RemovalSentinel:

@@ -53,10 +53,9 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
             )
         },
         "MetricsLogger": ("plugrad_rllib.metrics_logger", "MetricsLogger"),
-        **{
-            name: ("plugrad_rllib.environments", name)
-            for name in ("GroupAgentsWrapper", "VectorMultiAgentEnv", "wrap_atari_for_new_api_stack")
-        },
+        "GroupAgentsWrapper": ("plugrad_rllib.agent_groups", "GroupAgentsWrapper"),
+        "VectorMultiAgentEnv": ("plugrad_rllib.callbacks", "VectorMultiAgentEnv"),
+        "wrap_atari_for_new_api_stack": ("plugrad_rllib.atari", "wrap_atari_for_new_api_stack"),
         **{
             name: ("plugrad_rllib.arrays", name)
             for name in (

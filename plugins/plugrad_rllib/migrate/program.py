@@ -25,6 +25,10 @@ RAY_PARTS = frozenset({"air", "train", "tune"})
 """Of Ray, which plugrad does without."""
 
 
+_REGISTERING = ("register_env", "registry")
+"""Of a part of Ray, what is rewritten."""
+
+
 @dataclass
 class Program:
     """One file.
@@ -43,6 +47,7 @@ class Program:
         algorithms: variables that hold an algorithm.
         ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
             `{"tune": "Tuner"}`.
+        registering: how often a part of ray only registers an environment, which is rewritten.
         own_settings: `{setting of a learner_config_dict: default}`, as Python.
         returned: `{function of the file: what it returns}`, of those that do nothing else.
         only_connectors: functions of the file that are named nowhere but as connectors of environments or learners.
@@ -66,6 +71,7 @@ class Program:
     results: dict[str, str | None] = field(default_factory=dict)
     algorithms: set[str] = field(default_factory=set)
     ray_calls: dict[str, str] = field(default_factory=dict)
+    registering: Counter[str] = field(default_factory=Counter)
     own_settings: dict[str, str] = field(default_factory=dict)
     returned: dict[str, ast.expr] = field(default_factory=dict)
     only_connectors: set[str] = field(default_factory=set)
@@ -116,7 +122,9 @@ def read_program(tree: ast.AST) -> Program:
             program.others |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             program.attributes.add(node.attr)
-            if node.value.id in RAY_PARTS and node.attr not in ("register_env", "registry"):
+            if node.value.id in RAY_PARTS and node.attr in _REGISTERING:
+                program.registering[node.value.id] += 1
+            elif node.value.id in RAY_PARTS:
                 program.ray_calls.setdefault(node.value.id, node.attr)
         elif isinstance(node, ast.ClassDef):
             program.config_parameters[node.name] = _first_parameter(node)

@@ -170,6 +170,9 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> "BaseExpression":
         """Replace names of columns, and take the path from what saving returned; see libcst."""
+        game = environments.is_atari(self.program, without_parentheses(updated_node))
+        if game is not None:
+            return in_parentheses(game, updated_node)
         found = results.column(self.program, without_parentheses(updated_node))
         return in_parentheses(algorithms.saved_path(found), updated_node)
 
