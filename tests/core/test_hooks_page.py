@@ -260,6 +260,7 @@ def test_the_learner_and_listener_hooks_are_a_listener(folder):
     with calls_in(file) as called:
         algorithm = tiny(get_algorithm("ppo")()).rl_module(model_config=TINY).plugins(str(file)).build_algo()
         algorithm.train()
+        algorithm.evaluate(1)
         algorithm.stop()
         learner = ActorCriticLearner(config=tiny_config("numpy").plugins(str(file)))
         learner.build()
