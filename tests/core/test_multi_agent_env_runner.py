@@ -103,6 +103,49 @@ def test_settings_for_environments_with_one_agent_are_refused(setting):
         make_runner(Pair, **setting)
 
 
+class Doubled:
+    """A wrapper of an environment with many agents: observations twice as large."""
+
+    def __init__(self, env, times=2):
+        self.env, self.times, self.possible_agents = env, times, env.possible_agents
+
+    def observation_space(self, agent):
+        return gym.spaces.Box(0, 9 * self.times, (1,))
+
+    def action_space(self, agent):
+        return self.env.action_space(agent)
+
+    def reset(self, seed=None, options=None):
+        observations, infos = self.env.reset(seed, options)
+        return self._doubled(observations), infos
+
+    def step(self, actions):
+        self.env.agents = list(actions)
+        observations, *rest = self.env.step(actions)
+        self.agents = self.env.agents
+        return self._doubled(observations), *rest
+
+    def _doubled(self, observations):
+        self.agents = self.env.agents
+        return {agent: self.times * each for agent, each in observations.items()}
+
+
+def test_wrappers_are_around_an_environment_of_many_agents():
+    settings = {"env_wrappers": [Doubled, [Doubled, {"times": 3}]]}
+    right = make_runner(Pair, **settings).sample(2)[0].agent_episodes["right"]
+    assert right.observations[:, 0].tolist() == [0, 6, 12]
+    spaces = get_module_spaces(Settings(env=Pair, **settings))
+    assert spaces["default_policy"][0] == gym.spaces.Box(0, 27, (1,))
+    with pytest.raises(
+        ConfigError, match=r"made a tuple of .*Pair.; expected: an environment of many agents"
+    ):
+        make_runner(Pair, env_wrappers=[pair_of])
+
+
+def pair_of(env):
+    return env, env
+
+
 def test_clipped_rewards_are_what_learners_see_and_returns_are_the_environments_own():
     runner = make_runner(Pair, clip_rewards=1.0)
     right = runner.sample(5)[0].agent_episodes["right"]

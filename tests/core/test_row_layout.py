@@ -14,7 +14,7 @@ from plugrad import Columns, Learner, RLModuleSpec, load_policy, numpy_ops
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import BatchError, ConfigError, PlugradError
 from plugrad.networks import ActorCritic
-from plugrad.observations import flat_rows, in_structure, row_parts, row_space
+from plugrad.observations import choices_of_rows, flat_rows, in_structure, row_parts, row_space
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad_ppo import PPOConfig
 
@@ -94,6 +94,17 @@ def test_choices_are_one_hot_whatever_the_dtype_of_their_space(space, seen, row)
     assert algorithm.sample(1)[0].observations[0].tolist() == row
     assert flat_rows(space, seen).tolist() == row
     assert algorithm.get_policy().predict(seen)[0] in ACTIONS
+
+
+@pytest.mark.parametrize(
+    "space",
+    [Discrete(4), Discrete(3, start=-1), MultiDiscrete([2, 3]), MultiDiscrete([[2], [4]], start=[[1], [5]])],
+    ids=str,
+)
+def test_one_hot_rows_become_the_choices_that_they_are_of(space):
+    observations = samples(space, 5)
+    found = choices_of_rows(space, flat_rows(space, stacked(space, observations)))
+    np.testing.assert_array_equal(found, np.stack(observations))
 
 
 def network(space, **model):

@@ -457,3 +457,54 @@ def test_spaces_by_methods_of_an_environment_of_several_agents_stay_methods() ->
     begin = "from ray.rllib.env.multi_agent_env import MultiAgentEnv\n"
     text, _ = rewritten(f"{begin}class Two(MultiAgentEnv):\n{body}")
     assert body in text
+
+
+# --- names with a counterpart ---
+
+
+def test_an_import_of_tune_goes_where_it_only_registers_an_environment() -> None:
+    program = (
+        "def main():\n    from ray import tune\n    tune.register_env('a', lambda cfg: Mine(cfg))\n"
+        "    return PPOConfig().environment('a')\n"
+    )
+    text, notes = rewritten(PPO + program)
+    assert notes == []
+    assert "tune" not in text
+    kept, (note,) = rewritten(PPO + program + "    tune.run('PPO')\n")
+    assert "from ray import tune" in kept
+    assert note.startswith("3: tune.run:")
+
+
+def test_parts_of_checkpoints_are_strings_and_small_functions_are_imported() -> None:
+    program = (
+        "from ray.rllib.core import COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE\n"
+        "from ray.rllib.utils.numpy import softmax\n"
+        "from ray.rllib.utils.spaces.space_utils import batch as join, unbatch\n"
+        "from ray.rllib.utils.typing import EpisodeType\n"
+        "def f(x: EpisodeType):\n"
+        "    return f'{COMPONENT_LEARNER_GROUP}/a', COMPONENT_RL_MODULE, softmax(join(unbatch(x)))\n"
+    )
+    text, notes = rewritten(program)
+    assert notes == []
+    assert "    return f'learner_group/a', COMPONENT_RL_MODULE, softmax(join(unbatch(x)))\n" in text
+    assert "from plugrad_rllib.arrays import batch as join, softmax, unbatch\n" in text
+    assert "from typing import Any as EpisodeType\n" in text
+
+
+def test_whether_a_config_is_of_an_atari_game_is_asked_by_a_function() -> None:
+    text, notes = rewritten(PPO + "config = PPOConfig().environment('ALE/Pong-v5')\nprint(config.is_atari)\n")
+    assert notes == []
+    assert "from plugrad_rllib.atari import is_atari\n" in text
+    assert text.endswith("print(is_atari(config))\n")
+
+
+def test_a_connector_that_a_learner_gets_is_named() -> None:
+    program = (
+        "from ray.rllib.connectors.connector_v2 import ConnectorV2\n"
+        f"{PPO}class Mine(ConnectorV2): ...\n"
+        "config = PPOConfig().learners(learner_connector=lambda *spaces: Mine())\n"
+    )
+    _, (note,) = rewritten(program)
+    assert note.startswith(
+        "1: ConnectorV2: a piece of learners(learner_connector=...) is called here with learner"
+    )
