@@ -196,5 +196,5 @@ def test_what_cannot_be_logged_is_refused(wrong, says, monkeypatch):
 
 def test_without_listeners_no_episode_is_watched():
     algorithm = build(listener="entropy-bonus")
-    assert algorithm.env_runner._watch is None
+    assert algorithm.env_runner._notifier is None
     algorithm.stop()

@@ -377,13 +377,13 @@ def test_all_of_them_load_by_name_and_fit_their_hooks():
 
 def test_the_page_about_them_does_what_it_says(tmp_path):
     page = (Path(__file__).parents[2] / "docs/listeners.md").read_text()
-    objects, file, watching = re.findall(r"^```python\n(.*?)^```$", page, flags=re.M | re.S)
+    objects, file, of_episodes = re.findall(r"^```python\n(.*?)^```$", page, flags=re.M | re.S)
     namespace = {}
     exec(objects.replace("PPOConfig()", 'PPOConfig().framework("numpy")'), namespace)
     assert namespace["learner"]._hooks.is_wrapped("compute_losses")
     assert namespace["learner"]._hooks.is_wrapped("after_gradient_based_update")
     small = 'PPOConfig().framework("numpy").rl_module(model_config={"fcnet_hiddens": [2]})'
-    exec(watching.replace("PPOConfig()", small).replace("training(", "training(num_epochs=1, "), namespace)
+    exec(of_episodes.replace("PPOConfig()", small).replace("training(", "training(num_epochs=1, "), namespace)
     path = tmp_path / "patience.py"
     path.write_text(file)
     trained = algorithm(str(path))

@@ -112,9 +112,9 @@ def test_a_piece_after_a_setting_is_named_since_wrappers_come_first(tmp_path):
     assert "First() comes before normalize_observations here" in lines[0]
 
 
-@pytest.mark.parametrize("pieces", ["[First(spaces)]", "[unknown()]", "[First(3)]"])
-def test_pieces_that_cannot_be_wrappers_are_named(tmp_path, pieces):
-    text, lines = rewritten(tmp_path, SINGLE.replace("PIECES", pieces))
+@pytest.mark.parametrize("given", ["[First(spaces)]", "[unknown()]", "[First(3)]"])
+def test_pieces_that_cannot_be_wrappers_are_named(tmp_path, given):
+    text, lines = rewritten(tmp_path, SINGLE.replace("PIECES", given))
     assert "env_wrappers" not in text
     assert len(lines) == 1
     assert "env_to_module_connector" in lines[0]

@@ -360,9 +360,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
             acted = state.get("acting", {})  # older checkpoints have none
             generators_of(acted)  # an error before anything is changed
             theirs = with_hyperparameters_of(self.config, checkpoint, hyperparameters)
-            if (
-                self.env_runner is None
-            ):  # recorded rows are normalised by the statistics that the weights know
+            if self.env_runner is None:  # recorded rows are normalised by what the weights know
                 super().set_statistics(
                     self._statistics_in(checkpoint, checkpoint, list(self._learner.module))
                 )
@@ -464,9 +462,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
         given = {name: value for name, value in instead.items() if value is not None}
         with config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
             config = config.changed(**given)
-            if (
-                env is not None or allow_other_bounds
-            ):  # the checkpoint's setting speaks of its own environment
+            # The checkpoint's setting speaks of its own environment.
+            if env is not None or allow_other_bounds:
                 config = config.changed(allow_other_bounds=allow_other_bounds)
             if allow_other_bounds:
                 config = with_bounds_of_env(config)

@@ -179,6 +179,7 @@ class HookManager:
 
     Attributes:
         overridden: hooks that the learner's class overrides, or that somebody set.
+        implemented: `{hook: calls all that implement it}`; the others are missing.
     """
 
     overridden: Collection[str] = ()
@@ -201,7 +202,7 @@ class HookManager:
         self._pluggy.check_pending()
         self._pluggy.is_complete = True
         callers = {name: getattr(self._pluggy.hook, name) for name in specifications()}
-        self._implemented = {name: caller for name, caller in callers.items() if caller.get_hookimpls()}
+        self.implemented = {name: caller for name, caller in callers.items() if caller.get_hookimpls()}
 
     def _admit(self, plugin: Plugin) -> None:
         if any(plugin.implementation is other.implementation for other in self._plugins):
@@ -333,10 +334,6 @@ class HookManager:
                     hook=name,
                 )
 
-    def implemented(self, names: Iterable[str]) -> frozenset[str]:
-        """Those of some hooks that a plugin implements."""
-        return frozenset(names) & self._implemented.keys()
-
     def call_hook(self, name: str, **arguments: Any) -> Any:
         """Call a hook with its wrappers, the last registered one outermost, around the learner's own method.
 
@@ -347,7 +344,7 @@ class HookManager:
         Returns:
             What the outermost wrapper returns; for a listener hook, a list of what listeners returned.
         """
-        return self._implemented[name](**arguments) if name in self._implemented else []
+        return self.implemented[name](**arguments) if name in self.implemented else []
 
     def call_with(self, answer: Callable[..., Any], name: str, **arguments: Any) -> Any:
         """Call a hook that has one answer, with its wrappers around another answer than the learner's own.
@@ -477,7 +474,7 @@ def _with_wrappers(
     signature = inspect.signature(method)
     takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
     names = None if takes_any else signature.parameters.keys() - {"self"}
-    chain: Callable[..., Any] = manager._implemented[hook]  # what `call_hook` calls
+    chain: Callable[..., Any] = manager.implemented[hook]  # what `call_hook` calls
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -508,7 +508,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
 
     def _listened_to(self, hooks: Iterable[str]) -> frozenset[str]:
         """Those of some hooks that a listener has."""
-        return self._hooks.implemented(hooks)
+        return frozenset(hooks) & self._hooks.implemented.keys()
 
     # --- update ---------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from plugrad.sampling.env_calls import CallsEnvs, EnvCall
 from plugrad.sampling.episode_metrics import WINDOW, EpisodeMetrics
 from plugrad.sampling.logged_metrics import LoggedMetrics
 from plugrad.sampling.vectorization import steps_per_env
-from plugrad.sampling.watched_episodes import EpisodeWatch
+from plugrad.sampling.watched_episodes import EpisodeNotifier
 
 EpisodeT = TypeVar("EpisodeT", bound=Episode)
 
@@ -29,7 +29,7 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
     in_evaluation = False
     rank: int | None = None
     _counted: EpisodeMetrics
-    _watch: EpisodeWatch | None = None
+    _notifier: EpisodeNotifier | None = None
     _num_restarts = 0
     _last_calls: Mapping[tuple[str, str], EnvCall] = {}
 
@@ -78,18 +78,18 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
     def envs(self) -> Sequence[Any]:
         """The environments with their wrappers, where they are objects of this process; else none."""
 
-    def watch(self, watch: EpisodeWatch) -> None:
+    def notify_of_episodes(self, notifier: EpisodeNotifier) -> None:
         """Let listeners hear of the episodes.
 
         Args:
-            watch: tells them.
+            notifier: tells them.
 
         Raises:
             ConfigError: they would hear of steps, and the environments are no objects of this process.
         """
-        self._watch = watch
-        if watch.sees_steps:
-            self._watch_envs(watch)
+        self._notifier = notifier
+        if notifier.sees_steps:
+            self._notify_of_steps(notifier)
 
     def tell_until(self, number: int) -> None:
         """Let listeners hear of no episode after one.
@@ -97,8 +97,8 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
         Args:
             number: its id.
         """
-        if self._watch is not None:
-            self._watch.last = number
+        if self._notifier is not None:
+            self._notifier.last = number
 
     def reset(self, seed: int | None = None) -> None:
         """Drop running episodes: the next `sample()` begins new ones in all environments.
@@ -142,11 +142,11 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
         if num_steps < 1:
             raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
         try:
-            if self._watch is None:
+            if self._notifier is None:
                 return self._sample(num_steps, random_actions)
-            self._watch.num_begun = self.num_episodes_begun
+            self._notifier.num_begun = self.num_episodes_begun
             episodes = self._sample(num_steps, random_actions)
-            self._watch.sampled(episodes)
+            self._notifier.sampled(episodes)
             return episodes
         except BaseException:
             self.begin_new_episodes()  # those that ran would lead to the same error
@@ -164,14 +164,14 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
     def make_anew(self) -> None:
         """See `CallsEnvs`."""
         self._make_envs_anew()
-        if self._watch is not None:
-            self.watch(self._watch)
+        if self._notifier is not None:
+            self.notify_of_episodes(self._notifier)
         for call in self._last_calls.values():
             self._call_envs(call)
         self.begin_new_episodes()
 
     @abstractmethod
-    def _watch_envs(self, watch: EpisodeWatch) -> None: ...
+    def _notify_of_steps(self, notifier: EpisodeNotifier) -> None: ...
 
     @abstractmethod
     def _call_envs(self, call: EnvCall) -> list[Any]: ...

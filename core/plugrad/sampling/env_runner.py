@@ -28,7 +28,7 @@ from plugrad.sampling.recurrent_state import ActingPolicy, InitialState, PolicyF
 from plugrad.sampling.rollout import Rollout, SeenObservations
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
 from plugrad.sampling.vectorization import check_fits_settings, make_vector_envs
-from plugrad.sampling.watched_episodes import EpisodeWatch
+from plugrad.sampling.watched_episodes import EpisodeNotifier
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -226,8 +226,8 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         self._num_restarts = index(state.get("num_restarts", 0))
         self._restart_all()
         running = state["running"]
-        if self._watch is not None:
-            self._watch.num_begun = self.num_episodes_begun
+        if self._notifier is not None:
+            self._notifier.num_begun = self.num_episodes_begun
         if running is not None and self._rollout.set_running_state(running, self._counted):
             self._first_steps = np.zeros(self.num_envs, np.int64)
 
@@ -244,8 +244,8 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         """See `BaseEnvRunner`."""
         return self._envs.envs
 
-    def _watch_envs(self, watch: EpisodeWatch) -> None:
-        self._envs.watch(watch, self._counted.id_of)
+    def _notify_of_steps(self, notifier: EpisodeNotifier) -> None:
+        self._envs.notify_of_episodes(notifier, self._counted.id_of)
 
     def _call_envs(self, call: EnvCall) -> list[Any]:
         return self._envs.call_envs(call)

@@ -17,7 +17,7 @@ from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_info
 from plugrad.sampling.mask_sources import mask_source
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.watched_episodes import ENDED, STARTED, STEPPED, EpisodeWatch, WatchedEnv
+from plugrad.sampling.watched_episodes import ENDED, STARTED, STEPPED, EpisodeNotifier, WatchedEnv
 from plugrad.types import Array
 
 
@@ -127,11 +127,11 @@ class VectorEnvs(ABC):
         """The environments with their wrappers, where they are objects of this process; else none."""
         return ()
 
-    def watch(self, watch: EpisodeWatch, running_id: Callable[[int], str]) -> None:
-        """Let a watch see all episodes.
+    def notify_of_episodes(self, notifier: EpisodeNotifier, running_id: Callable[[int], str]) -> None:
+        """Let listeners hear of all episodes.
 
         Args:
-            watch: tells listeners.
+            notifier: tells listeners.
             running_id: of an environment, the id of its running episode.
 
         Raises:
@@ -230,9 +230,11 @@ class SyncEnvs(VectorEnvs):
         """See `VectorEnvs`."""
         return [each.env for each in self.replayable]
 
-    def watch(self, watch: EpisodeWatch, running_id: Callable[[int], str]) -> None:
+    def notify_of_episodes(self, notifier: EpisodeNotifier, running_id: Callable[[int], str]) -> None:
         """See `VectorEnvs`."""
-        self._envs.envs = [WatchedEnv(each, n, watch, running_id) for n, each in enumerate(self.replayable)]
+        self._envs.envs = [
+            WatchedEnv(each, n, notifier, running_id) for n, each in enumerate(self.replayable)
+        ]
 
     def call_envs(self, call: EnvCall) -> list[Any]:
         """See `VectorEnvs`."""

@@ -71,11 +71,11 @@ class WatchedEpisode:
         return float(sum(float(np.asarray(reward).item()) for part in parts for reward in part))
 
 
-class EpisodeWatch:
+class EpisodeNotifier:
     """Tells listeners of the episodes of one env runner.
 
     Args:
-        tell: `tell(hook, **arguments)` calls a hook of all listeners.
+        notify: `notify(hook, **arguments)` calls a hook of all listeners.
         hooks: those that somebody has.
 
     Attributes:
@@ -83,8 +83,8 @@ class EpisodeWatch:
         last: the number of the last episode that listeners hear of; None: they hear of all.
     """
 
-    def __init__(self, tell: Callable[..., None], hooks: Collection[str]) -> None:
-        self._tell, self._hooks = tell, frozenset(hooks)
+    def __init__(self, notify: Callable[..., None], hooks: Collection[str]) -> None:
+        self._notify, self._hooks = notify, frozenset(hooks)
         self.num_begun = 0
         self.last: int | None = None
 
@@ -99,7 +99,13 @@ class EpisodeWatch:
         return str(self.num_begun)
 
     def started(self, episode: WatchedEpisode, observation: Any, info: Any) -> None:
-        """Say that an episode has begun."""
+        """Say that an episode has begun.
+
+        Args:
+            episode: without an observation.
+            observation: the first one.
+            info: of the reset.
+        """
         episode.observations.append(observation)
         episode.infos.append(info)
         self._say(STARTED, episode)
@@ -125,28 +131,28 @@ class EpisodeWatch:
     def sampled(self, episodes: list[Any]) -> None:
         """Say that a sample is complete."""
         if SAMPLED in self._hooks:
-            self._tell(SAMPLED, episodes=episodes)
+            self._notify(SAMPLED, episodes=episodes)
 
     def _say(self, hook: str, episode: WatchedEpisode) -> None:
         if hook in self._hooks and (self.last is None or int(episode.id_) <= self.last):
-            self._tell(hook, episode=episode)
+            self._notify(hook, episode=episode)
 
 
 class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """An environment of one agent whose episodes a watch sees.
+    """An environment of one agent of whose episodes listeners hear.
 
     Args:
         env: the environment.
         index: its place among the environments of the env runner.
-        watch: tells listeners.
+        notifier: tells listeners.
         running_id: `running_id(index)`, the id of an episode that is running already.
     """
 
     def __init__(
-        self, env: ReplayableEnv, index: int, watch: EpisodeWatch, running_id: Callable[[int], str]
+        self, env: ReplayableEnv, index: int, notifier: EpisodeNotifier, running_id: Callable[[int], str]
     ) -> None:
         super().__init__(env)
-        self._replayable, self._index, self._watch, self._running_id = env, index, watch, running_id
+        self._replayable, self._index, self._notifier, self._running_id = env, index, notifier, running_id
         self._space = in_arrays(env_observation_space(env.env))
         self._episode: WatchedEpisode | None = None
 
@@ -160,8 +166,8 @@ class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """See `ReplayableEnv.reset`."""
         observation, info = answer = self.env.reset(seed=seed, options=options)
-        self._episode = episode = WatchedEpisode(self._watch.next_id(), self._replayable.env, self._index)
-        self._watch.started(episode, self._own(observation), info)
+        self._episode = episode = WatchedEpisode(self._notifier.next_id(), self._replayable.env, self._index)
+        self._notifier.started(episode, self._own(observation), info)
         return answer
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -169,7 +175,7 @@ class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
         episode = self._continued() if self._episode is None else self._episode
         observation, reward, terminated, truncated, info = answer = self.env.step(action)
         episode.terminated, episode.truncated = bool(terminated), bool(truncated)
-        self._watch.stepped(episode, _copy(action), self._own(observation), reward, info)
+        self._notifier.stepped(episode, _copy(action), self._own(observation), reward, info)
         return answer
 
     def _continued(self) -> WatchedEpisode:

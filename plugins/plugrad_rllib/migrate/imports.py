@@ -21,8 +21,8 @@ def forward_train(self, batch, **kwargs):
 """RLlib's losses ask a `ValueFunctionAPI` for values; plugrad's read a column."""
 _OF_RAY = {"import ray": "ray", "from ray import tune": "tune", "from ray import air, tune": "tune"}
 _OF_LEARNERS = (
-    "ConnectorV2: a piece of learners(learner_connector=...) is called here with learner, batch and episodes, which are "
-    "arrays; this class is for env-to-module pieces"
+    "ConnectorV2: a piece of learners(learner_connector=...) is called here with learner, batch and episodes, which "
+    "are arrays; this class is for env-to-module pieces"
 )
 _UNKNOWN = "{name} has no counterpart that plugrad migrate knows"
 

@@ -19,7 +19,7 @@ from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_env_observation_spaces, is_multi_agent
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
 from plugrad.sampling.vectorization import get_env_spaces
-from plugrad.sampling.watched_episodes import ENDED, SAMPLED, STARTED, STEPPED, EpisodeWatch
+from plugrad.sampling.watched_episodes import ENDED, SAMPLED, STARTED, STEPPED, EpisodeNotifier
 from plugrad.spaces.kinds import is_array, is_one_hot, number_of_choices
 from plugrad.types import Array, ModuleID
 
@@ -151,13 +151,13 @@ class ModulePolicies:
             ConfigError: a listener would hear of steps, and the environments step elsewhere.
         """
 
-        def tell(hook: str, **arguments: Any) -> None:
+        def notify(hook: str, **arguments: Any) -> None:
             self._present().notify(hook, env_runner=runner, **arguments)
 
         hooks = self._present()._listened_to((STARTED, STEPPED, ENDED, SAMPLED))
         if hooks:
-            runner.watch(EpisodeWatch(tell, hooks))
-        tell("env_runner_built")
+            runner.notify_of_episodes(EpisodeNotifier(notify, hooks))
+        notify("env_runner_built")
 
     def __call__(
         self, module_id: ModuleID, observations: Array, state: Any = None, **mask: Array

@@ -29,7 +29,7 @@ from plugrad.sampling.multi_agent.running_episode import (
     set_running_state,
 )
 from plugrad.sampling.named_envs import env_name
-from plugrad.sampling.watched_episodes import EpisodeWatch, WatchedEpisode
+from plugrad.sampling.watched_episodes import EpisodeNotifier, WatchedEpisode
 from plugrad.types import Array, ModuleID
 
 
@@ -247,7 +247,7 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         """See `BaseEnvRunner`."""
         return [each.agent_env.env for each in self._envs]
 
-    def _watch_envs(self, watch: EpisodeWatch) -> None:
+    def _notify_of_steps(self, notifier: EpisodeNotifier) -> None:
         self._watched = {}
 
     def _call_envs(self, call: EnvCall) -> list[Any]:
@@ -292,10 +292,10 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         self._counted.num_episodes_begun += 1
         episode = self._new_episode(index, str(self.num_episodes_begun))
         episode.begin()
-        if self._watched is not None and self._watch is not None:
+        if self._watched is not None and self._notifier is not None:
             self._watched[index] = watched = self._newly_watched(index, episode)
             observations, infos = episode.first
-            self._watch.started(watched, deepcopy(dict(observations)), dict(infos))
+            self._notifier.started(watched, deepcopy(dict(observations)), dict(infos))
         return episode
 
     def _newly_watched(self, index: int, episode: RunningMultiAgentEpisode) -> WatchedEpisode:
@@ -309,7 +309,7 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
 
     def _say_step(self, index: int, episode: RunningMultiAgentEpisode) -> None:
         """Let listeners hear of the step that an episode has just taken."""
-        if self._watched is None or self._watch is None or episode.outcome is None:
+        if self._watched is None or self._notifier is None or episode.outcome is None:
             return
         if index not in self._watched:  # a resumed run replayed it: its past is not known
             self._watched[index] = self._newly_watched(index, episode)
@@ -318,7 +318,7 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         watched.terminated, watched.truncated = episode.terminated, episode.truncated
         observations = deepcopy(dict(outcome.observations))  # the environment may write into them
         rewards, infos = dict(outcome.rewards), dict(outcome.infos)
-        self._watch.stepped(watched, episode.acted, observations, rewards, infos)
+        self._notifier.stepped(watched, episode.acted, observations, rewards, infos)
 
     def _new_episode(self, index: int, id_: str) -> RunningMultiAgentEpisode:
         return RunningMultiAgentEpisode(
