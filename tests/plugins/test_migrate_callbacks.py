@@ -199,3 +199,69 @@ def test_a_misspelt_callback_and_an_unknown_reduction_are_refused():
         callbacks(on_episode_stop=print)
     with pytest.raises(ConfigError, match="a sum over the whole run is one that you keep yourself"):
         MetricsLogger().log_value("a", 1, reduce="lifetime_sum")
+
+
+OF_AGENTS = """
+import gymnasium as gym
+import numpy as np
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.callbacks.callbacks import DefaultCallbacks
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+from ray.rllib.env.vector.vector_multi_agent_env import VectorMultiAgentEnv
+
+
+class Turns(MultiAgentEnv):
+    def __init__(self, config=None):
+        super().__init__()
+        self.agents = self.possible_agents = ["a", "b"]
+        self.observation_spaces = {each: gym.spaces.Box(0, 9, (1,), np.float32) for each in self.agents}
+        self.action_spaces = {each: gym.spaces.Discrete(2) for each in self.agents}
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return {"a": np.zeros(1, np.float32)}, {}
+
+    def step(self, actions):
+        self.t += 1
+        agent = "ab"[self.t % 2]
+        is_over = {"__all__": self.t == 4}
+        return {agent: np.full(1, self.t, np.float32)}, {agent: float(self.t)}, is_over, {"__all__": False}, {}
+
+
+class Returns(DefaultCallbacks):
+    def on_episode_end(self, *, episode, env, env_index, rl_module, metrics_logger, **kwargs):
+        assert isinstance(env.unwrapped, VectorMultiAgentEnv)
+        assert env.envs[env_index].t == 4
+        assert set(rl_module) == {"p", "q"}
+        assert episode.get_observations(0, agent_ids=["b"]) == {}
+        for agent, part in episode.agent_episodes.items():
+            assert episode.module_for(agent) == part.module_id == {"a": "p", "b": "q"}[agent]
+            metrics_logger.log_value(("returns", agent), part.get_return())
+            metrics_logger.log_value(("last", agent), part.get_observations(-1)[0], reduce="item")
+
+
+config = (
+    PPOConfig()
+    .environment(Turns)
+    .multi_agent(policies={"p", "q"}, policy_mapping_fn=lambda agent, *a, **kw: "p" if agent == "a" else "q")
+    .training(train_batch_size=12, minibatch_size=6, num_epochs=1)
+    .rl_module(model_config={"fcnet_hiddens": [4]})
+    .debugging(seed=1)
+    .callbacks(Returns)
+)
+"""
+
+
+def test_a_callback_sees_the_parts_of_the_agents(tmp_path, monkeypatch):
+    program, lines = program_of(tmp_path, monkeypatch, OF_AGENTS)
+    assert [line for line in lines if "MultiAgentEnv: delete the base class" not in line] == []
+    algorithm = algorithm_of(program.config)
+    results = algorithm.train()
+    algorithm.stop()
+    found = {name: value for name, value in results.items() if "returns/" in name or "last/" in name}
+    assert found == {
+        "env_runners/returns/a": 6.0,
+        "env_runners/returns/b": 4.0,
+        "env_runners/last/a": 4.0,
+        "env_runners/last/b": 3.0,
+    }
