@@ -15,6 +15,7 @@ episodes, `evaluation` runs whole ones and gives their returns.
 - `rollout_fragment` holds the steps of one `sample()` and splits them into episodes.
 - `recurrent_state` carries the state of a recurrent policy from step to step.
 - `episode_metrics` counts steps, episodes and returns.
+- `watched_episodes` has running episodes as listeners see them, `logged_metrics` what listeners log.
 """
 
 from plugrad.sampling.env_runner import EnvRunner

@@ -177,9 +177,7 @@ class ModulePolicies:
             observations = self._normalizers[module_id].normalize(observations)
         learner = self._present()
         space = learner.module[module_id].observation_space
-        if is_one_hot(
-            space
-        ):  # a module that was given such a space reads choices, not the rows of an env runner
+        if not isinstance(space, Box) and is_one_hot(space):  # a module that was given it reads choices
             observations = choices_of_rows(space, observations)
         return learner.compute_actions(
             observations,
