@@ -491,6 +491,27 @@ def test_parts_of_checkpoints_are_strings_and_small_functions_are_imported() -> 
     assert "from typing import Any as EpisodeType\n" in text
 
 
+def test_a_part_of_a_checkpoint_is_named_by_its_component() -> None:
+    program = (
+        "from pathlib import Path\n"
+        "from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE\n"
+        "from ray.rllib.core import DEFAULT_MODULE_ID\n"
+        "part = (\n    Path(best)\n    / COMPONENT_LEARNER_GROUP\n    / COMPONENT_LEARNER\n    / COMPONENT_RL_MODULE\n"
+        "    / DEFAULT_MODULE_ID\n)\n"
+        "algo.restore_from_path(\n"
+        "    part, component=f'{COMPONENT_LEARNER_GROUP}/{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}/p0'\n)\n"
+        "half = Path(best) / DEFAULT_MODULE_ID / 2\n"
+    )
+    text, notes = rewritten(program)
+    assert 'algo.restore_from_path(\n    part, component="rl_module/p0"\n)\n' in text
+    assert "part = (\n    Path(best))\n" in text.replace("\n)", ")")
+    assert "half = Path(best) / DEFAULT_MODULE_ID / 2\n" in text
+    assert {note.partition(": ")[2] for note in notes} == {
+        "a checkpoint is one folder, whose parts are named by component=: "
+        'restore_from_path(path, component="rl_module/<module id>")'
+    }
+
+
 def test_whether_a_config_is_of_an_atari_game_is_asked_by_a_function() -> None:
     text, notes = rewritten(PPO + "config = PPOConfig().environment('ALE/Pong-v5')\nprint(config.is_atari)\n")
     assert notes == []

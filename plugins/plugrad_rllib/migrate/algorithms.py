@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import libcst as cst
 
-from plugrad_rllib.migrate.code import code
+from plugrad_rllib.migrate.code import code, name_of, string
 from plugrad_rllib.migrate.program import Program
 
 RENAMED: Mapping[str, str] = MappingProxyType(
@@ -47,6 +47,16 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """`{member of RLlib's Algorithm: (what to type, page)}`."""
 
+PARTS_OF_CHECKPOINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "COMPONENT_LEARNER": "learner",
+        "COMPONENT_LEARNER_GROUP": "learner_group",
+        "COMPONENT_OPTIMIZER": "optimizer",
+        "COMPONENT_RL_MODULE": "rl_module",
+    }
+)
+"""`{name of RLlib: the folder in a checkpoint}`."""
+
 _OF_SAVED = ["path", "checkpoint"]
 _FOLDER = '"checkpoint"'
 
@@ -64,6 +74,8 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
     """
     if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
         return node
+    if node.func.attr.value == "restore_from_path":
+        return node.with_changes(args=[_with_component(program, each) for each in node.args])
     if not _is_algorithm(program, node.func) or node.func.attr.value not in RENAMED:
         return node
     name = RENAMED[node.func.attr.value]
@@ -75,6 +87,58 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
     if not args and name == "save_to_path":
         args = [cst.Arg(cst.SimpleString(_FOLDER))]  # RLlib's own choice is a folder of Ray's
     return node.with_changes(func=node.func.with_changes(attr=cst.Name(name)), args=args)
+
+
+def _with_component(program: Program, arg: cst.Arg) -> cst.Arg:
+    """`component=f"{COMPONENT_LEARNER_GROUP}/{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"` as `component="rl_module"`."""
+    if arg.keyword is None or arg.keyword.value != "component":
+        return arg
+    text = string(arg.value)
+    if isinstance(arg.value, cst.FormattedString):
+        parts = [
+            each.value
+            if isinstance(each, cst.FormattedStringText)
+            else PARTS_OF_CHECKPOINTS.get(program.imported.get(code(each.expression), ""))
+            for each in arg.value.parts
+        ]
+        text = None if None in parts else "".join(map(str, parts))
+    if text is None:
+        return arg
+    path = text.removeprefix("learner_group/").removeprefix("learner/")
+    return arg.with_changes(value=cst.SimpleString(f'"{path}"'))
+
+
+def whole_checkpoint(
+    program: Program, before: cst.BinaryOperation, node: cst.BinaryOperation, line: int
+) -> cst.BaseExpression:
+    """`path / COMPONENT_LEARNER_GROUP / COMPONENT_RL_MODULE / DEFAULT_MODULE_ID` as `path`: a checkpoint is one folder.
+
+    Args:
+        program: what is known of the file.
+        before: a part of its tree.
+        node: the same after its names were replaced.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place.
+    """
+    if not _names_part(program, before):
+        return node
+    text = (
+        "a checkpoint is one folder, whose parts are named by component=: "
+        'restore_from_path(path, component="rl_module/<module id>")'
+    )
+    program.notes.add(line, text, "docs/checkpoints.md")
+    return node.left
+
+
+def _names_part(program: Program, node: cst.BaseExpression) -> bool:
+    """Whether an expression is a path whose last part names a part of a checkpoint, or a module in it."""
+    if not (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide)):
+        return False
+    name = program.imported.get(name_of(node.right) or "", "")
+    is_module = name in ("DEFAULT_MODULE_ID", "DEFAULT_POLICY_ID") and _names_part(program, node.left)
+    return is_module or name in PARTS_OF_CHECKPOINTS
 
 
 def saved_path(node: cst.Attribute) -> cst.BaseExpression:

@@ -176,6 +176,14 @@ class _Rewriter(cst.CSTTransformer):
         found = results.column(self.program, without_parentheses(updated_node))
         return in_parentheses(algorithms.saved_path(found), updated_node)
 
+    def leave_BinaryOperation(
+        self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation
+    ) -> "BaseExpression":
+        """Take parts of checkpoints out of paths; see libcst."""
+        node = without_parentheses(updated_node)
+        found = algorithms.whole_checkpoint(self.program, original_node, node, self.line(original_node))
+        return in_parentheses(found, updated_node)
+
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> "BaseExpression":
         """Rewrite configs, algorithms and environments; see libcst."""
         line = self.line(original_node)
