@@ -104,6 +104,28 @@ def test_a_resumed_run_hears_of_the_rest_of_its_episodes(tmp_path):
     resumed.stop()
 
 
+class Steps:
+    """Logs how many steps of each episode of many agents it has seen."""
+
+    @hookimpl
+    def episode_ended(self, env_runner, episode):
+        assert len(episode) + episode.t_started == 5
+        env_runner.log_metric(f"seen/{episode.id_}", len(episode), reduce="last")
+
+
+def test_a_resumed_run_hears_of_the_rest_of_episodes_of_many_agents(tmp_path):
+    straight = build(env=Pair, listener=Steps, rollout_fragment_length=7)
+    straight.train()
+    straight.save_to_path(tmp_path / "run")
+    resumed = build(env=Pair, listener=Steps, rollout_fragment_length=7)
+    resumed.restore_from_path(tmp_path / "run")
+    results = resumed.train()
+    straight.stop()
+    resumed.stop()
+    seen = {name: value for name, value in results.items() if "/seen/" in name}
+    assert min(seen.values()) < max(seen.values()) == 5.0
+
+
 class OfAgents:
     """Logs what it sees of an environment with many agents."""
 

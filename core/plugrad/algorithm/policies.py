@@ -71,14 +71,7 @@ class ActingAlgorithm:
     def _make_training_env_runner(self) -> AnyEnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
             policies = ModulePolicies(self._acting.get_synced)
-            runner = policies.make_env_runner(
-                self.config, seed=self.config.seed, normalizers=self._make_normalizers(self.config)
-            )
-            with ExitStack() as made:
-                made.callback(runner.close)
-                policies.tell_listeners(runner)
-                made.pop_all()
-            return runner
+            return self._make_heard_env_runner(policies, self.config, seed=self.config.seed)
         acting = self._acting
         return RemoteEnvRunners(
             self.config,
@@ -86,6 +79,18 @@ class ActingAlgorithm:
             lambda: acting.version,
             self._make_normalizers(self.config),
         )
+
+    def _make_heard_env_runner(
+        self, policies: ModulePolicies, config: Any, *, seed: int | None = None, in_evaluation: bool = False
+    ) -> AnyEnvRunner:
+        """An env runner in this process of which listeners hear."""
+        runner = policies.make_env_runner(config, seed=seed, normalizers=self._make_normalizers(config))
+        runner.in_evaluation = in_evaluation
+        with ExitStack() as made:
+            made.callback(runner.close)
+            policies.tell_listeners(runner)
+            made.pop_all()
+        return runner
 
     @property
     def env_runners(self) -> CallsEnvs:
@@ -319,12 +324,9 @@ class ActingAlgorithm:
         """
         if self._evaluator is None:
             self._warn_of_no_time_limit()
-            config = self._evaluation_config
-            self._evaluator = self._evaluation_policies.make_env_runner(
-                config, normalizers=self._make_normalizers(config)
+            self._evaluator = self._make_heard_env_runner(
+                self._evaluation_policies, self._evaluation_config, in_evaluation=True
             )
-            self._evaluator.in_evaluation = True
-            self._evaluation_policies.tell_listeners(self._evaluator)
         self._learner.notify("evaluation_begun", algorithm=self)
         self._evaluator.logged.take_new()
         if not isinstance(self._evaluator, EnvRunner):  # modules and their agents may have changed

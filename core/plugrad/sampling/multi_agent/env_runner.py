@@ -293,17 +293,17 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         episode = self._new_episode(index, str(self.num_episodes_begun))
         episode.begin()
         if self._watched is not None and self._notifier is not None:
-            self._watched[index] = watched = self._newly_watched(index, episode)
+            self._watched[index] = watched = self._newly_watched(index, episode, 0)
             observations, infos = episode.first
             self._notifier.started(watched, deepcopy(dict(observations)), dict(infos))
         return episode
 
-    def _newly_watched(self, index: int, episode: RunningMultiAgentEpisode) -> WatchedEpisode:
+    def _newly_watched(self, index: int, episode: RunningMultiAgentEpisode, t_started: int) -> WatchedEpisode:
         return WatchedEpisode(
             episode.id_,
             self.envs[index],
             index,
-            episode.progress.step,
+            t_started,
             agent_to_module={agent: track.module_id for agent, track in episode.tracks.items()},
         )
 
@@ -312,7 +312,7 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
         if self._watched is None or self._notifier is None or episode.outcome is None:
             return
         if index not in self._watched:  # a resumed run replayed it: its past is not known
-            self._watched[index] = self._newly_watched(index, episode)
+            self._watched[index] = self._newly_watched(index, episode, episode.progress.step - 1)
         watched, outcome = self._watched[index], episode.outcome
         watched.agent_to_module |= {agent: track.module_id for agent, track in episode.tracks.items()}
         watched.terminated, watched.truncated = episode.terminated, episode.truncated
