@@ -163,7 +163,10 @@ INSTEAD = MappingProxyType(
         "vf_coef": "training(vf_loss_coeff=...)",
         # methods of a config
         "api_stack": _ALWAYS_ON,
-        "callbacks": 'a listener\'s hooks: .plugins("listener.py"), docs/listeners.md',
+        "callbacks": (
+            ".plugins(MyCallback), with the base class plugrad_rllib.callbacks.RLlibCallback; functions: "
+            ".plugins(callbacks(on_train_result=f)), with plugrad_rllib.callbacks.callbacks; docs/listeners.md"
+        ),
         "checkpointing": "algorithm.save_to_path(path); plugrad train saves by itself, see --save-every",
         "experimental": _ALWAYS_ON,
         "exploration": _EXPLORATION,
