@@ -30,7 +30,7 @@ def batch(
     """
     if len(list_of_structs) == 0:
         raise ValueError("batch([]): expected at least one item")
-    join = np.concatenate if individual_items_already_have_batch_dim is True else np.stack
+    join: Any = np.concatenate if individual_items_already_have_batch_dim is True else np.stack
     first = list_of_structs[0]
     if isinstance(first, Mapping):
         if any(each.keys() != first.keys() for each in list_of_structs):

@@ -194,7 +194,7 @@ class RLlibEnvRunner:
         self._runner = runner
         is_multi_agent = isinstance(runner, MultiAgentEnvRunner)
         self.worker_index = 0 if runner.rank is None else runner.rank + 1
-        self.env: Any = (VectorMultiAgentEnv if is_multi_agent else _VectorEnv)(runner.envs)
+        self.env: Any = VectorMultiAgentEnv(runner.envs) if is_multi_agent else _VectorEnv(runner.envs)
         self.module_id = None if is_multi_agent else runner._module_id  # type: ignore[attr-defined]
         self.module = learner.module if self.module_id is None else learner.module[self.module_id]
         self.metrics = MetricsLogger(runner.logged)
@@ -328,9 +328,12 @@ def callbacks(*classes: Any, **functions: Any) -> type[RLlibCallback]:
     module = sys._getframe(1).f_globals
     number = sum(name.startswith("Callbacks_") for name in module) + 1
     name = f"Callbacks_{number}"
-    cls = type(name, (RLlibCallback,), {**methods, "__module__": module["__name__"], "__qualname__": name})
+    cls: Any = type(
+        name, (RLlibCallback,), {**methods, "__module__": module["__name__"], "__qualname__": name}
+    )
     module[name] = cls
-    return cls
+    found: type[RLlibCallback] = cls
+    return found
 
 
 def _maker(made: list[Any]) -> Callable[[Any], None]:

@@ -82,7 +82,8 @@ def choices_of_rows(space: Space[Any], rows: Array) -> Array:
     sizes = np.ravel(number_of_choices(space))
     parts = np.split(rows, np.cumsum(sizes)[:-1], axis=-1)
     numbers = np.stack([each.argmax(-1) for each in parts], axis=-1)
-    return numbers.reshape(len(rows), *(space.shape or ())) + first_choice(space)
+    found: Array = numbers.reshape(len(rows), *(space.shape or ())) + first_choice(space)
+    return found
 
 
 def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int, ...]:

@@ -98,7 +98,7 @@ def _with_component(program: Program, arg: cst.Arg) -> cst.Arg:
         parts = [
             each.value
             if isinstance(each, cst.FormattedStringText)
-            else PARTS_OF_CHECKPOINTS.get(program.imported.get(code(each.expression), ""))
+            else PARTS_OF_CHECKPOINTS.get(program.imported.get(_expression(each), ""))
             for each in arg.value.parts
         ]
         text = None if None in parts else "".join(map(str, parts))
@@ -106,6 +106,10 @@ def _with_component(program: Program, arg: cst.Arg) -> cst.Arg:
         return arg
     path = text.removeprefix("learner_group/").removeprefix("learner/")
     return arg.with_changes(value=cst.SimpleString(f'"{path}"'))
+
+
+def _expression(part: cst.BaseFormattedStringContent) -> str:
+    return code(part.expression) if isinstance(part, cst.FormattedStringExpression) else ""
 
 
 def whole_checkpoint(
