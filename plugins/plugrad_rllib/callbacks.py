@@ -15,6 +15,7 @@ import gymnasium as gym
 
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import PluginError, did_you_mean
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.logged_metrics import add_logged
@@ -190,7 +191,7 @@ class RLlibEnvRunner:
         metrics: logs metrics.
     """
 
-    def __init__(self, runner: BaseEnvRunner[Any], learner: Any) -> None:
+    def __init__(self, runner: BaseEnvRunner[Any], learner: LearnerProtocol) -> None:
         self._runner = runner
         is_multi_agent = isinstance(runner, MultiAgentEnvRunner)
         self.worker_index = 0 if runner.rank is None else runner.rank + 1
@@ -205,7 +206,7 @@ class RLlibEnvRunner:
         return getattr(self._runner, name)
 
 
-def _of_runner(learner: Any, env_runner: Any) -> dict[str, Any]:
+def _of_runner(learner: LearnerProtocol, env_runner: Any) -> dict[str, Any]:
     """What every callback of an env runner gets."""
     runner = RLlibEnvRunner(env_runner, learner)
     return {
@@ -219,7 +220,7 @@ def _of_runner(learner: Any, env_runner: Any) -> dict[str, Any]:
     }
 
 
-def _of_episode(learner: Any, env_runner: Any, episode: Any) -> dict[str, Any]:
+def _of_episode(learner: LearnerProtocol, env_runner: Any, episode: Any) -> dict[str, Any]:
     found = _of_runner(learner, env_runner)
     module_id = found["env_runner"].module_id
     seen = RLlibEpisode(episode) if module_id is None else RLlibEpisode(episode, module_id)
@@ -248,30 +249,30 @@ def _evaluation_ended(self: Any, algorithm: Any, results: Any) -> None:
 
 
 @hookimpl
-def _env_runner_built(self: Any, learner: Any, env_runner: Any) -> None:
+def _env_runner_built(self: Any, learner: LearnerProtocol, env_runner: Any) -> None:
     context = dict(env_runner.config.env_config)
     self.on_environment_created(**_of_runner(learner, env_runner), env_context=context)
 
 
 @hookimpl
-def _episode_started(self: Any, learner: Any, env_runner: Any, episode: Any) -> None:
+def _episode_started(self: Any, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
     arguments = _of_episode(learner, env_runner, episode)
     self.on_episode_created(**arguments)
     self.on_episode_start(**arguments)
 
 
 @hookimpl
-def _episode_stepped(self: Any, learner: Any, env_runner: Any, episode: Any) -> None:
+def _episode_stepped(self: Any, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
     self.on_episode_step(**_of_episode(learner, env_runner, episode))
 
 
 @hookimpl
-def _episode_ended(self: Any, learner: Any, env_runner: Any, episode: Any) -> None:
+def _episode_ended(self: Any, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
     self.on_episode_end(**_of_episode(learner, env_runner, episode), prev_episode_chunks=[])
 
 
 @hookimpl
-def _sample_ended(self: Any, learner: Any, env_runner: Any, episodes: Any) -> None:
+def _sample_ended(self: Any, learner: LearnerProtocol, env_runner: Any, episodes: Any) -> None:
     self.on_sample_end(**_of_runner(learner, env_runner), samples=episodes)
 
 

@@ -1,6 +1,6 @@
 """Gymnasium environments by the names of a config, with observations as plain arrays."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, ha
 from plugrad.sampling.multi_agent.module_spaces import agents_of_modules, spaces_for_module, spaces_of_modules
 from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, make_named
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.wrappers import EnvWrappers, stack_frames, wrapped
+from plugrad.sampling.wrappers import EnvWrappers, stack_frames
 from plugrad.spaces.kinds import is_box
 from plugrad.types import ModuleID
 
@@ -139,7 +139,7 @@ def _makes_many_agents(config: Config) -> bool:
 
 
 def make_multi_agent_env(
-    env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, env_wrappers: Sequence[Any] = ()
+    env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, wrappers: EnvWrappers = UNWRAPPED
 ) -> AgentEnv:
     """Make one environment with many agents.
 
@@ -147,7 +147,7 @@ def make_multi_agent_env(
         env: a function of PettingZoo such as `simple_spread_v3.parallel_env`, a class, or the name of one of these,
             "package.module:name".
         env_config: keyword arguments.
-        env_wrappers: what is put around it, as the setting has it.
+        wrappers: what settings put around it.
 
     Returns:
         The environment, with the one interface of `AgentEnv`.
@@ -157,11 +157,7 @@ def make_multi_agent_env(
     """
     created = _make_any(env, env_config)
     name = _multi_agent_env_name(env, created)
-    for wrapper in env_wrappers:
-        created = wrapped(
-            created, wrapper, name, has_many_agents, "an environment of many agents, as the wrapped one"
-        )
-    return as_agent_env(created, name)
+    return as_agent_env(wrappers.wrap_agents(created, name), name)
 
 
 def _make_any(env: EnvSource | None, env_config: Mapping[str, Any] | None) -> Any:
@@ -171,7 +167,7 @@ def _make_any(env: EnvSource | None, env_config: Mapping[str, Any] | None) -> An
 
 
 def _of_many_agents(config: Config) -> AgentEnv:
-    return make_multi_agent_env(config.env, config.env_config, env_wrappers=config.env_wrappers)
+    return make_multi_agent_env(config.env, config.env_config, wrappers=EnvWrappers.of(config))
 
 
 def get_module_spaces(config: Config) -> dict[ModuleID, tuple[Space[Any], Space[Any]]]:

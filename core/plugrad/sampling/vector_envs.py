@@ -140,7 +140,6 @@ class VectorEnvs(ABC):
         raise ConfigError(
             f"a listener has a hook {STARTED}, {STEPPED} or {ENDED}, and environments of {self.name} step elsewhere: "
             'take vectorization_mode="sync"; env_runners(num_env_runners=...) steps them at the same time',
-            field="vectorization_mode",
             env=self.name,
         )
 

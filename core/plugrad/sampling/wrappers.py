@@ -13,6 +13,7 @@ from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.importing.names import in_main_by_value, resolve_name
 from plugrad.sampling.atari import FRAMES, FRAMESKIP, is_atari, preprocess_atari
+from plugrad.sampling.multi_agent.env_faces import has_many_agents
 from plugrad.sampling.named_envs import NAMESPACES, registration
 from plugrad.spaces.kinds import array_of, is_structured
 from plugrad.spaces.structure import from_leaves, in_arrays, in_order_of, leaves, structure_leaves
@@ -127,9 +128,27 @@ class EnvWrappers:
         if self.time_limit is not None:
             env = _limited(env, self.time_limit, name)
         for wrapper in self.env_wrappers:
-            env = wrapped(
+            env = _wrapped(
                 env, wrapper, name, _has_one_agent, expected="a gymnasium.Env, as a gymnasium.Wrapper is"
             )
+        return env
+
+    def wrap_agents(self, env: Any, name: str) -> Any:
+        """Put the wrappers around an environment with many agents.
+
+        Args:
+            env: the environment.
+            name: its name, for errors.
+
+        Returns:
+            The wrapped environment; `env` itself if there are none.
+
+        Raises:
+            ConfigError: a wrapper cannot be made, or makes something else than an environment with many agents.
+        """
+        for wrapper in self.env_wrappers:
+            expected = "an environment of many agents, as the wrapped one"
+            env = _wrapped(env, wrapper, name, has_many_agents, expected)
         return env
 
     def order(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
@@ -196,22 +215,7 @@ def _has_one_agent(env: Any) -> bool:
     return isinstance(env, gym.Env)
 
 
-def wrapped(env: Any, wrapper: Any, name: str, is_right: Callable[[Any], bool], expected: str) -> Any:
-    """Put one wrapper of the setting `env_wrappers` around an environment.
-
-    Args:
-        env: the environment.
-        wrapper: a class, its name, or `[class or name, {keyword: value}]`.
-        name: of the environment, for errors.
-        is_right: whether what the wrapper made is an environment.
-        expected: what it should be, for errors.
-
-    Returns:
-        What the wrapper made.
-
-    Raises:
-        ConfigError: the wrapper cannot be made, or makes something else.
-    """
+def _wrapped(env: Any, wrapper: Any, name: str, is_right: Callable[[Any], bool], expected: str) -> Any:
     given, settings = wrapper if isinstance(wrapper, list | tuple) else (wrapper, {})
     make = resolve_name(given, where="env_wrappers") if isinstance(given, str) else given
     shown = given if isinstance(given, str) else getattr(given, "__qualname__", repr(given))

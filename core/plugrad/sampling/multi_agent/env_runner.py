@@ -30,6 +30,7 @@ from plugrad.sampling.multi_agent.running_episode import (
 )
 from plugrad.sampling.named_envs import env_name
 from plugrad.sampling.watched_episodes import EpisodeNotifier, WatchedEpisode
+from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.types import Array, ModuleID
 
 
@@ -256,7 +257,7 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
     def _make_envs(self) -> list[ReplayableAgentEnv]:
         config = self._config
         envs = [
-            make_multi_agent_env(config.env, config.env_config, env_wrappers=config.env_wrappers)
+            make_multi_agent_env(config.env, config.env_config, wrappers=EnvWrappers.of(config))
             for _ in range(config.num_envs_per_env_runner)
         ]
         spaces = action_spaces_of_agents(envs[0], config)
