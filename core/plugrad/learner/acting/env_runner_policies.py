@@ -177,7 +177,8 @@ class ModulePolicies:
             observations = self._normalizers[module_id].normalize(observations)
         learner = self._present()
         space = learner.module[module_id].observation_space
-        if not isinstance(space, Box) and is_one_hot(space):  # a module that was given it reads choices
+        # A module that was given choices as its space reads them, not an env runner's one-hot rows.
+        if not isinstance(space, Box | None) and is_one_hot(space):
             observations = choices_of_rows(space, observations)
         return learner.compute_actions(
             observations,
