@@ -33,8 +33,8 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
-def migrated(examples: Path, folder: Path) -> dict[str, list[str]]:
-    """Write the examples, migrated, as a package below a folder; `{program: migrate's notes}`."""
+def migrated(examples: Path, folder: Path) -> dict[str, dict[str, list[str]]]:
+    """Write the examples, migrated, as a package below a folder; `{program: {"names": ..., "notes": of migrate}}`."""
     programs = {}
     for path in sorted(examples.rglob("*.py")):
         name = str(path.relative_to(examples))
@@ -46,8 +46,22 @@ def migrated(examples: Path, folder: Path) -> dict[str, list[str]]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(re.sub(r"\bray\.rllib\.examples\b", "rllib_examples", text))
         if "__main__" in source:
-            programs[name] = [f"{note.line}: {note.text}" for note in notes]
+            programs[name] = {
+                "names": names_of_rllib(source),
+                "notes": [f"{note.line}: {note.text}" for note in notes],
+            }
     return programs
+
+
+def names_of_rllib(source: str) -> list[str]:
+    """What a program imports of RLlib, but for other examples."""
+    imports = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom))
+    return sorted(
+        f"{node.module}:{each.name}"
+        for node in imports
+        if re.match(r"ray\.rllib\.(?!examples\b)", node.module or "")
+        for each in node.names
+    )
 
 
 def lazy(source: str) -> str:
@@ -107,11 +121,10 @@ def _run(folder: Path, module: str, options: list[str]) -> subprocess.CompletedP
 
 if __name__ == "__main__":
     examples, folder, *parts = sys.argv[1:]
-    notes = migrated(Path(examples), Path(folder))
     found = {}
-    for name in notes:
+    for name, facts in migrated(Path(examples), Path(folder)).items():
         if not parts or any(part in name for part in parts):
-            found[name] = {"outcome": outcome(Path(folder), name), "notes": notes[name]}
+            found[name] = {"outcome": outcome(Path(folder), name), **facts}
             print(f"{name}: {found[name]['outcome']}", file=sys.stderr, flush=True)
     print(f"{sum(each['outcome'] == 'runs' for each in found.values())} of {len(found)} run", file=sys.stderr)
     sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
