@@ -129,8 +129,7 @@ def test_an_update_of_torch_tensors_elsewhere_reads_back_twice():
                 reads.append(function.__name__)
             return super().__torch_function__(function, types, args, kwargs)
 
-    settings = {"minibatch_size": 8, "num_epochs": 2, "lr": 1e-2, "normalize_advantages": "minibatch"}
-    config = ppo_config("torch", **settings).framework("torch", compile="none")
+    config = ppo_config("torch", minibatch_size=8, num_epochs=2, lr=1e-2).framework("torch", compile="none")
     there, here = config.build_learner(), config.build_learner()
     for n in range(3):
         reads.clear()
