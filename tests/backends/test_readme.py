@@ -32,6 +32,7 @@ ALGORITHMS = {
 }
 CAPABILITIES = {
     "batched_learners": "many seeds as one program",
+    "bfloat16": "networks in bfloat16, weights and losses in float32",
     "changed_losses": "gradients of losses that an override of `compute_gradients` changed",
     "complete_update": "the whole update, or each step, as one compiled program",
     "exact_kinks": "gradients at kinks are fixed op by op",

@@ -5,11 +5,11 @@ differentiated like any other op, so the gradients of float32 weights are float3
 arXiv:1905.12322.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from plugrad.ops import Ops
 from plugrad.types import Tensor
@@ -111,13 +111,21 @@ def lowered_ops(ops: Ops, dtype: str) -> Ops:
     def lower(x: Tensor) -> Tensor:
         return _cast_floats(ops, x, "float32", dtype)
 
-    made: dict[str, Callable[..., Tensor]] = {
-        "asarray": lambda x, wanted=None: lower(ops.asarray(x, wanted)),
-        "cast": lambda x, wanted: ops.cast(x, dtype if wanted == "float32" else wanted),
-        "ones": lambda shape, wanted="float32": lower(ops.ones(shape, wanted)),
-        "one_hot": lambda indices, depth: lower(ops.one_hot(indices, depth)),
-        "zeros": lambda shape, wanted="float32": lower(ops.zeros(shape, wanted)),
-    }
-    for name, function in made.items():
-        setattr(lowered, name, function)
-    return cast(Ops, lowered)
+    def asarray(x: Any, wanted: str | None = None) -> Tensor:
+        return lower(ops.asarray(x, wanted))
+
+    def cast(x: Tensor, wanted: str) -> Tensor:
+        return ops.cast(x, dtype if wanted == "float32" else wanted)
+
+    def ones(shape: tuple[int, ...], wanted: str = "float32") -> Tensor:
+        return lower(ops.ones(shape, wanted))
+
+    def one_hot(indices: Tensor, depth: int) -> Tensor:
+        return lower(ops.one_hot(indices, depth))
+
+    def zeros(shape: tuple[int, ...], wanted: str = "float32") -> Tensor:
+        return lower(ops.zeros(shape, wanted))
+
+    for each in (asarray, cast, ones, one_hot, zeros):
+        setattr(lowered, each.__name__, each)
+    return lowered
