@@ -7,13 +7,13 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-from gymnasium.spaces import Dict, Space
+from gymnasium.spaces import Space
 
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.replay.n_step import NStepTransitions, follows, from_step, joined, transitions
-from plugrad.spaces.kinds import is_box
+from plugrad.spaces.kinds import is_box, named_parts
 from plugrad.spaces.layout import RowPart, row_parts
 from plugrad.types import Array
 
@@ -42,7 +42,8 @@ class GoalSpace:
             ConfigError: it is no Dict of `observation`, `achieved_goal` and `desired_goal`, or goals are no Boxes of
                 one shape.
         """
-        if not isinstance(space, Dict) or {*space} != {SEEN, ACHIEVED, DESIRED}:
+        goals = named_parts(space)
+        if space is None or {*goals} != {SEEN, ACHIEVED, DESIRED}:
             raise ConfigError(
                 f"hindsight needs observations that are a Dict of {SEEN!r}, {ACHIEVED!r} and {DESIRED!r}, as "
                 f"Gymnasium-Robotics has them; found {space}",
@@ -52,8 +53,8 @@ class GoalSpace:
         (achieved, *more), (desired, *others) = found.values()
         if more or others or not is_box(achieved.space) or achieved.space.shape != desired.space.shape:
             raise ConfigError(
-                f"hindsight needs goals that are Boxes of one shape; found {space[ACHIEVED]} for {ACHIEVED!r} and "
-                f"{space[DESIRED]} for {DESIRED!r}",
+                f"hindsight needs goals that are Boxes of one shape; found {goals[ACHIEVED]} for {ACHIEVED!r} and "
+                f"{goals[DESIRED]} for {DESIRED!r}",
                 field="hindsight",
             )
         return cls(achieved, desired)
