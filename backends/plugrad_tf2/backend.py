@@ -183,6 +183,10 @@ def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> di
         return {key: _tensors(value) for key, value in batch.items()}
 
 
+_CPU = 1
+"""The number of the host's memory in DLPack: `kDLCPU` of its header `dlpack.h`."""
+
+
 def _tensors(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return tf.constant(portable(value))
@@ -191,6 +195,9 @@ def _tensors(value: Any) -> Any:
     if not tf.is_tensor(value):
         if not hasattr(value, "__dlpack__") or isinstance(value, np.generic):
             return tf.constant(portable(value))
+        if value.__dlpack_device__()[0] == _CPU:
+            # TensorFlow ends the process where the numbers do not begin at a multiple of 64 bytes.
+            return tf.constant(portable(np.from_dlpack(value)))
         value = tf.experimental.dlpack.from_dlpack(value.__dlpack__())
     return tf.cast(value, tf.float32) if value.dtype.is_floating else value
 

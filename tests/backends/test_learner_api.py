@@ -980,6 +980,7 @@ def test_every_public_member_of_the_learner_stands_in_the_table():
         "compute_values",  # beside compute_actions, for connectors
         "compute_values_of_episodes",
         "config_view",
+        *("drop_gradients", "forward_backward", "optim_step"),  # test_verbs_on_backends.py
         "forget_programs",
         "guard",
         "is_guarded",

@@ -314,9 +314,8 @@ def critic_loss(ops: Ops, td_errors: Tensor) -> Tensor:
         The losses [B].
 
     References:
+        Fujimoto et al. 2018, arXiv:1802.09477, algorithm 1.
         Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", arXiv:1812.05905, equation 5.
-        Fujimoto et al. 2018, "Addressing Function Approximation Error in Actor-Critic Methods", arXiv:1802.09477,
-            algorithm 1.
     """
     return ops.sum(ops.square(td_errors), axis=0)
 

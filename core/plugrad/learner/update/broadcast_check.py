@@ -455,5 +455,6 @@ def _on_wrapped_tensors(learner: "Learner", recorder: OpRecorder) -> "Learner":
         module=_ModulesOnTensors(learner.module, recorder),
         targets={module_id: _OnTensors(each, recorder) for module_id, each in learner.targets.items()},
         metrics=Metrics(ops, learner._convert_to_numpy),
+        _direct_hooks={},  # they are bound to the learner
     )
     return made
