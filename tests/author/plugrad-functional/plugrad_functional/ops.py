@@ -36,6 +36,10 @@ sum, mean, var, max, min = map(over_axes, (jnp.sum, jnp.mean, jnp.var, jnp.max, 
 argmax = over_axes(jnp.argmax)
 
 
+def sort(x: Tensor, axis: int = -1) -> Tensor:
+    return jnp.sort(x, axis)
+
+
 def abs(x: Tensor) -> Tensor:
     """With gradient 0 at 0; that of `jnp.abs` is 1."""
     return x * sign(x)
