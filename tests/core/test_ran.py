@@ -155,6 +155,52 @@ def test_a_claim_is_shown_by_tests_that_passed_where_it_is_claimed(folder: Path,
     assert ran(folder, "--claims", str(tmp_path / "claims.toml"))[0] == 0
 
 
+@pytest.mark.parametrize("outcome", ["passed", "failed", "skipped", "left out"])
+@pytest.mark.parametrize("percentage", ["0", "100"])
+def test_the_status_is_that_of_claims_and_of_the_percentage(
+    tmp_path: Path, outcome: str, percentage: str
+) -> None:
+    reported: dict[str, Any] = {"file": "tests/test_made.py", "parameters": "", "seconds": 1.0}
+    cases = [
+        reported | {"function": "test_shown", "backend": "torch", "outcome": outcome},
+        *(
+            reported | {"function": "test_of_three", "backend": each, "outcome": "passed", "parameters": each}
+            for each in ("torch", "tf2", "jax")
+        ),
+    ]
+    (tmp_path / "made.json").write_text(json.dumps(cases))
+    claims = tmp_path / "claims.toml"
+    claims.write_text('["it works"]\n"tests/test_made.py::test_shown" = ["torch"]\n')
+    assert ran(tmp_path, "--at-least", percentage)[0] == 0
+    status, said = ran(tmp_path, "--at-least", percentage, "--claims", str(claims))
+    assert status == (0 if outcome == "passed" else 1)
+    assert ("NOT SHOWN" in said) == (outcome != "passed")
+
+
+def test_a_claim_that_failed_on_any_backend_it_is_made_for_is_not_shown(tmp_path: Path) -> None:
+    cases = [
+        {
+            "file": "tests/test_made.py",
+            "function": "test_it",
+            "parameters": f"{backend}-{mode}",
+            "backend": backend,
+            "outcome": "failed" if (backend, mode) == ("tf2", "compiled") else "passed",
+        }
+        for backend in ("torch", "tf2", "jax")
+        for mode in ("eager", "compiled")
+    ]
+    (tmp_path / "made.json").write_text(json.dumps(cases))
+    for claimed, status in (
+        ('test_it" = ["torch", "jax"]', 0),
+        ('test_it" = ["torch", "tf2"]', 1),
+        ('test_it[eager]" = ["tf2"]', 0),
+        ('test_it" = []', 1),
+        ('test_it" = ["toy"]', 1),
+    ):
+        (tmp_path / "claims.toml").write_text(f'["it works"]\n"tests/test_made.py::{claimed}\n')
+        assert ran(tmp_path, "--claims", str(tmp_path / "claims.toml"))[0] == status, claimed
+
+
 def test_a_case_that_one_environment_ran_and_another_left_out_has_run(tmp_path: Path) -> None:
     (tmp_path / "test_reported.py").write_text(REPORTED)
     for taken in ("torch", "tf2 or jax"):
@@ -185,13 +231,3 @@ def test_a_folder_without_a_report_is_an_error(tmp_path: Path) -> None:
     status, said = ran(tmp_path)
     assert status == 2
     assert "has no report" in said
-
-
-def test_what_is_sampled_names_a_file_of_tests_and_backends():
-    lines = [line.partition("#")[0].split() for line in (TESTS / "sampled.txt").read_text().splitlines()]
-    for name, *backends in filter(None, lines):
-        file, _, function = name.partition("::")
-        assert (TESTS / file).is_file(), name
-        assert function.startswith("test_"), name
-        assert backends, name
-        assert {*backends} <= {"torch", "tf2", "jax"}, name
