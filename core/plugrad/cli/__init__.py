@@ -22,6 +22,7 @@ COMMANDS = {
         "inspect:inspect_checkpoint",
         "Show what is in a checkpoint or a policy file and check every byte.",
     ),
+    "ls": ("ls:ls", "List the runs below a folder."),
     "migrate": (None, "Rewrite programs for RLlib; prints the difference."),
     "new-plugin": ("new_plugin:new_plugin", "Write a new plugin as a distribution of its own."),
     "parity": ("parity:parity", "Compare two backends step by step on one batch."),

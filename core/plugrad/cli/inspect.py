@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 import numpy as np
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -15,6 +14,7 @@ from rich.table import Table
 from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint
 from plugrad.cli.exits import debug_option
 from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.tables import plain_table, printable
 from plugrad.config.serialize import SPACE_KEY
 from plugrad.learner.acting.policy_content import KIND, as_checkpoint
 from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE
@@ -44,7 +44,7 @@ def inspect_checkpoint(path: Path, arrays: bool, as_json: bool) -> None:
         return
     console = Console()
     for name, value in _about(checkpoint).items():
-        console.print(f"{name + ':':12} {_printable(value)}", highlight=False, soft_wrap=True)
+        console.print(f"{name + ':':12} {printable(value)}", highlight=False, soft_wrap=True)
     console.print(_array_table(found) if arrays else _summary_table(found))
 
 
@@ -145,28 +145,15 @@ def _summary_table(arrays: list[tuple[str, Array]]) -> Table:
     for name, array in arrays:
         depth = 3 if name.startswith("learner/") else 2
         parts.setdefault("/".join(name.split("/")[:depth]), []).append(array)
-    table = _table("part", "arrays", "numbers", "bytes")
+    table = plain_table("part", "arrays", "numbers", "bytes")
     for part, each in parts.items():
         size, space = sum(array.size for array in each), sum(array.nbytes for array in each)
-        table.add_row(_printable(part), str(len(each)), f"{size:,}", f"{space:,}")
+        table.add_row(printable(part), str(len(each)), f"{size:,}", f"{space:,}")
     return table
 
 
 def _array_table(arrays: list[tuple[str, Array]]) -> Table:
-    table = _table("array", "dtype", "shape")
+    table = plain_table("array", "dtype", "shape")
     for name, array in arrays:
-        table.add_row(_printable(name), str(array.dtype), escape(str(list(array.shape))))
-    return table
-
-
-def _printable(text: Any) -> str:
-    """A stranger's text without control characters and without rich's markup."""
-    return escape("".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in str(text)))
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, overflow="fold")
-    for column in others:
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_row(printable(name), str(array.dtype), escape(str(list(array.shape))))
     return table

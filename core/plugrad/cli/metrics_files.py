@@ -19,7 +19,7 @@ from typing import Any
 
 from plugrad.checkpoint.disk import disk_errors, open_in_place, replace_file
 from plugrad.cli.progress import ITERATION, TIMESTEPS, History
-from plugrad.cli.run_files import read_lines
+from plugrad.cli.run_files import read_end, read_lines
 from plugrad.errors import ConfigError
 
 Row = dict[str, float]
@@ -202,6 +202,17 @@ def read_rows(path: Path) -> list[Row]:
     return list(iterate_rows(path))
 
 
+def last_row(path: Path) -> Row | None:
+    """The last row of a `metrics.jsonl`, read from its end; None if it has none. For the rest see `iterate_rows`."""
+    if not os.path.lexists(path):
+        return None
+    end = read_end(path, 2 * MAX_LINE_BYTES)
+    for line in reversed(end.splitlines(keepends=True)):
+        if (row := _row(path, None, line)) is not None:
+            return row
+    return None
+
+
 def _lines_and_rows(path: Path) -> Iterator[tuple[bytes, Row]]:
     if not os.path.lexists(path):
         return
@@ -210,16 +221,17 @@ def _lines_and_rows(path: Path) -> Iterator[tuple[bytes, Row]]:
             yield line, row
 
 
-def _row(path: Path, number: int, line: bytes) -> Row | None:
-    """The row of a line; None for an incomplete one."""
+def _row(path: Path, number: int | None, line: bytes) -> Row | None:
+    """The row of a line; None for an incomplete one. The number of the last line is None."""
     try:
         found = json.loads(line)
         return _numbers(found)
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and not line.endswith(b"\n"):
             return None
+        where = "the last line" if number is None else f"line {number}"
         raise ConfigError(
-            f"{path}, line {number}: a JSON object of numbers is expected, with {', '.join(_COUNTS)}: {error}"
+            f"{path}, {where}: a JSON object of numbers is expected, with {', '.join(_COUNTS)}: {error}"
         ) from error
 
 

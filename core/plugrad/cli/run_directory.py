@@ -9,8 +9,11 @@ summary.json       the outcome, written when the run ends
 train.lock         the process that trains in the directory, as long as it does
 """
 
+import fcntl
 import json
+import os
 import re
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -215,6 +218,20 @@ class RunDirectory:
         if not isinstance(summary, dict):
             raise ConfigError(f"{path}: a JSON object is expected, found {type(summary).__name__}")
         return {name: _NO_JSON.get(str(each), each) for name, each in summary.items()}
+
+    def is_being_trained(self) -> bool:
+        """Whether a process trains in it now; False where that cannot be found out."""
+        with suppress(OSError):
+            fd = os.open(self.path / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                about = os.fstat(fd)
+                if stat.S_ISREG(about.st_mode) and about.st_size:  # whoever trains has written its name there
+                    fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(fd)  # and so the lock, if it was free
+        return False
 
     def checkpoint(self, which: str | None = None) -> Path:
         """A checkpoint of the run.

@@ -64,6 +64,27 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     return data
 
 
+def read_end(path: Path, max_bytes: int) -> bytes:
+    """Read the end of a file.
+
+    Args:
+        path: a regular file, or a link to one.
+        max_bytes: how much is read at most.
+
+    Returns:
+        The last bytes; the whole file if it is no longer.
+
+    Raises:
+        ConfigError: the file is missing, no regular file, or cannot be read; names it.
+    """
+    try:
+        with _open(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - max_bytes))
+            return file.read(max_bytes)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+
+
 def read_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
     """Read a file line by line.
 
