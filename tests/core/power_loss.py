@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,75 +144,73 @@ def _unlink(parent: int, name: str) -> Change:
     return Change(parent, lambda disk: disk.names[parent].pop(name))
 
 
+class _Calls:
+    """The calls of `os` that change a disk: made, and recorded."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._log = recorder.log
+        self._real = {
+            name: getattr(os, name)
+            for name in ("open", "write", "fsync", "mkdir", "rename", "replace", "link", "unlink", "rmdir")
+        }
+
+    def open(self, path: Any, flags: int, *rest: Any, dir_fd: int | None = None) -> int:
+        whole = _placed(path, dir_fd)
+        is_new = bool(flags & os.O_CREAT) and not os.path.lexists(whole)
+        fd: int = self._real["open"](path, flags, *rest, dir_fd=dir_fd)
+        if is_new:
+            self._log.append(_link(whole))
+        return fd
+
+    def write(self, fd: int, data: Any) -> int:
+        half = len(data) // 2
+        written: int = self._real["write"](fd, data)
+        assert written == len(data)
+        self._log += [_write(_inode(fd), bytes(data[:half])), _write(_inode(fd), bytes(data[half:]))]
+        return written
+
+    def fsync(self, fd: int) -> None:
+        self._real["fsync"](fd)
+        self._log.append(_inode(fd))
+
+    def mkdir(self, path: Any, *rest: Any, dir_fd: int | None = None) -> None:
+        self._real["mkdir"](path, *rest, dir_fd=dir_fd)
+        self._log.append(_link(_placed(path, dir_fd)))
+
+    def link(self, old: Any, new: Any, **kw: Any) -> None:
+        self._real["link"](old, new, **kw)
+        self._log.append(_hard_link(Path(new), _inode(Path(old))))
+
+    def move(
+        self, name: str, old: Any, new: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
+        before, after = _placed(old, src_dir_fd), _placed(new, dst_dir_fd)
+        assert before.parent == after.parent, "a move between directories is more than one change"
+        self._log.append(_rename(_inode(before.parent), before.name, after.name))
+        self._real[name](old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    def remove(self, name: str, path: Any, *, dir_fd: int | None = None) -> None:
+        whole = _placed(path, dir_fd)
+        self._log.append(_unlink(_inode(whole.parent), whole.name))
+        self._real[name](path, dir_fd=dir_fd)
+
+
+def _placed(path: Any, dir_fd: int | None) -> Path:
+    return Path(path) if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").resolve() / path
+
+
 @contextmanager
 def recorded(root: Path) -> Iterator[Recorder]:
     """Record what this process does below `root`; the calls themselves are made."""
     recorder = Recorder(root)
-    real = {
-        name: getattr(os, name)
-        for name in ("open", "write", "fsync", "mkdir", "rename", "replace", "link", "unlink", "rmdir")
-    }
-
-    def placed(path: Any, dir_fd: int | None) -> Path:
-        return Path(path) if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").resolve() / path
-
-    def open_(path: Any, flags: int, *rest: Any, dir_fd: int | None = None) -> int:
-        whole = placed(path, dir_fd)
-        is_new = bool(flags & os.O_CREAT) and not os.path.lexists(whole)
-        fd: int = real["open"](path, flags, *rest, dir_fd=dir_fd)
-        if is_new:
-            recorder.log.append(_link(whole))
-        return fd
-
-    def write(fd: int, data: Any) -> int:
-        half = len(data) // 2
-        written: int = real["write"](fd, data)
-        assert written == len(data)
-        recorder.log += [_write(_inode(fd), bytes(data[:half])), _write(_inode(fd), bytes(data[half:]))]
-        return written
-
-    def fsync(fd: int) -> None:
-        real["fsync"](fd)
-        recorder.log.append(_inode(fd))
-
-    def mkdir(path: Any, *rest: Any, dir_fd: int | None = None) -> None:
-        real["mkdir"](path, *rest, dir_fd=dir_fd)
-        recorder.log.append(_link(placed(path, dir_fd)))
-
-    def move(name: str) -> Callable[..., None]:
-        def call(old: Any, new: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
-            before, after = placed(old, src_dir_fd), placed(new, dst_dir_fd)
-            assert before.parent == after.parent, "a move between directories is more than one change"
-            recorder.log.append(_rename(_inode(before.parent), before.name, after.name))
-            real[name](old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
-
-        return call
-
-    def link(old: Any, new: Any, **kw: Any) -> None:
-        real["link"](old, new, **kw)
-        recorder.log.append(_hard_link(Path(new), _inode(Path(old))))
-
-    def remove(name: str) -> Callable[..., None]:
-        def call(path: Any, *, dir_fd: int | None = None) -> None:
-            whole = placed(path, dir_fd)
-            recorder.log.append(_unlink(_inode(whole.parent), whole.name))
-            real[name](path, dir_fd=dir_fd)
-
-        return call
-
+    calls = _Calls(recorder)
     with pytest.MonkeyPatch.context() as patch:
-        for name, call in {
-            "open": open_,
-            "write": write,
-            "fsync": fsync,
-            "mkdir": mkdir,
-            "rename": move("rename"),
-            "replace": move("replace"),
-            "link": link,
-        }.items():
-            patch.setattr(os, name, call)
+        for name in ("open", "write", "fsync", "mkdir", "link"):
+            patch.setattr(os, name, getattr(calls, name))
+        for name in ("rename", "replace"):
+            patch.setattr(os, name, partial(calls.move, name))
         for name in ("unlink", "rmdir"):
-            patch.setattr(os, name, remove(name))
+            patch.setattr(os, name, partial(calls.remove, name))
         yield recorder
 
 

@@ -60,16 +60,7 @@ def _read(tree: ast.Module) -> _Found:
     used: set[str] = set()  # what has no such names may be a function, such as try_import_torch
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in node.names:
-                inside = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-                name = inside + alias.name
-                is_whole = name.startswith(f"{_RLLIB}.") or name == _RLLIB
-                if is_whole and alias.name.rpartition(".")[2].islower():
-                    called = alias.asname or (alias.name if inside else _RLLIB)
-                    found.modules[called] = node.lineno
-                    full[called] = name if alias.asname or inside else _RLLIB
-                elif name == "ray" and alias.asname is None:
-                    full[_RLLIB] = _RLLIB
+            _look_at_import(node, found, full)
         elif isinstance(node, ast.Name):
             found.others[node.id] += 1
             if not isinstance(node.ctx, ast.Load):
@@ -88,6 +79,20 @@ def _read(tree: ast.Module) -> _Found:
                 found.modules.setdefault(called, 0)
     found.modules = {called: line for called, line in found.modules.items() if called in used}
     return found
+
+
+def _look_at_import(node: ast.Import | ast.ImportFrom, found: _Found, full: dict[str, str]) -> None:
+    """Add the modules of RLlib of an import to what was found, and what each is in full."""
+    inside = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    for alias in node.names:
+        name = inside + alias.name
+        is_whole = name.startswith(f"{_RLLIB}.") or name == _RLLIB
+        if is_whole and alias.name.rpartition(".")[2].islower():
+            called = alias.asname or (alias.name if inside else _RLLIB)
+            found.modules[called] = node.lineno
+            full[called] = name if alias.asname or inside else _RLLIB
+        elif name == "ray" and alias.asname is None:
+            full[_RLLIB] = _RLLIB
 
 
 def _text(node: ast.AST | cst.CSTNode) -> str:

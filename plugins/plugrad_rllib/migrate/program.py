@@ -112,6 +112,22 @@ def read_program(tree: ast.AST) -> Program:
     """
     program = Program()
     nodes = list(ast.walk(tree))
+    _look_at_names(program, nodes)
+    _look_at_functions(program, nodes)
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            _look_at_call(program, node)
+        elif isinstance(node, ast.Assign) and _is_config(program, node.value):
+            program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.Assign) and _is_algorithm(program, node.value):
+            program.algorithms |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+    program.num_learners = _num_learners(nodes)
+    _look_at_results(program, nodes)
+    return program
+
+
+def _look_at_names(program: Program, nodes: Sequence[ast.AST]) -> None:
+    """Find what the file imports, what it reads of Ray, its classes, and where names are read."""
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and OF_RLLIB.match(node.module or ""):
             program.imported |= {alias.asname or alias.name: alias.name for alias in node.names}
@@ -131,17 +147,6 @@ def read_program(tree: ast.AST) -> Program:
             program.methods |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             program.uses.setdefault(node.id, []).append(node.lineno)
-    _look_at_functions(program, nodes)
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            _look_at_call(program, node)
-        elif isinstance(node, ast.Assign) and _is_config(program, node.value):
-            program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
-        elif isinstance(node, ast.Assign) and _is_algorithm(program, node.value):
-            program.algorithms |= {each.id for each in node.targets if isinstance(each, ast.Name)}
-    program.num_learners = _num_learners(nodes)
-    _look_at_results(program, nodes)
-    return program
 
 
 def _look_at_functions(program: Program, nodes: Sequence[ast.AST]) -> None:
