@@ -13,7 +13,8 @@ from zoo_cells import CELLS
 from zoo_intervals import interquartile_mean, interval
 from zoo_table import Files, read_files
 
-from plugrad.cli.plot import Curve, draw
+from plugrad.cli.curves import Curve
+from plugrad.cli.plot import draw
 
 SHOWN = {"torch": "torch", "tf2": "tf2", "sb3": "stable-baselines3"}
 """Libraries in the order of the page, with their names there."""

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import needs
+import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
 from tiny_runs import plugrad, tiny_run
 
+from plugrad.cli.curves import GRID, Curve, join, smooth
 from plugrad.cli.run_directory import RunDirectory
 
 needs.extra("matplotlib")
@@ -141,3 +143,87 @@ def test_a_format_that_matplotlib_does_not_write_is_one_error(whole: Path, tmp_p
     stderr = plugrad("plot", whole, "-o", tmp_path / "a.doc", code=2).stderr
     assert "expected a name that ends with one of" in stderr
     assert ".png" in stderr
+
+
+@pytest.fixture(scope="module")
+def three(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("three")
+    return [whole, *(run_like(whole, folder / str(seed), seed=seed) for seed in (1, 2))]
+
+
+def labels(picture: Path) -> str:
+    return " ".join(re.findall("<!-- (.*) -->", picture.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("center", "interval", "words"),
+    [
+        ("median", "bootstrap", "(band: 95 % bootstrap interval of the median)"),
+        ("mean", "std", "(band: one standard deviation)"),
+        ("mean", "minmax", "(band: lowest to highest run)"),
+        ("median", "runs", "median of 3 runs"),
+    ],
+)
+def test_a_picture_of_seeds_says_what_its_line_and_band_are(
+    three: list[Path], tmp_path: Path, center: str, interval: str, words: str
+) -> None:
+    options = ("--center", center, "--interval", interval, "--smooth", 3)
+    plugrad("plot", *three, *options, "-o", tmp_path / "a.svg", code=0)
+    found = labels(tmp_path / "a.svg")
+    assert f"ppo on CartPole-v1, numpy: {center} of 3 runs" in found
+    assert "smoothed over 3 iterations" in found
+    assert words in found
+
+
+def test_another_metric_is_drawn_without_the_goal_of_returns(three: list[Path], tmp_path: Path) -> None:
+    plugrad("plot", *three, "-o", tmp_path / "a.svg", code=0)
+    assert "threshold 475" in labels(tmp_path / "a.svg")
+    plugrad("plot", *three, "--metric", "time/learn", "-o", tmp_path / "a.svg", code=0)
+    assert "time/learn" in labels(tmp_path / "a.svg")
+    assert "threshold" not in labels(tmp_path / "a.svg")
+    stderr = plugrad("plot", *three, "--metric", "time/lern", code=2).stderr
+    assert "no metric 'time/lern'" in stderr
+    assert "Did you mean 'time/learn'" in stderr
+
+
+def test_a_picture_follows_the_ground_of_its_reader(three: list[Path], tmp_path: Path) -> None:
+    plugrad("plot", *three, "-o", tmp_path / "a.svg", code=0)
+    assert "prefers-color-scheme: dark" in (tmp_path / "a.svg").read_text()
+    plugrad("plot", *three, "--dark", "-o", tmp_path / "a.svg", code=0)
+    assert "prefers-color-scheme" not in (tmp_path / "a.svg").read_text()
+
+
+def curve(timesteps: Any, returns: Any) -> Curve:
+    values = np.array(returns, float)
+    return Curve(
+        label="a",
+        timesteps=np.array(timesteps, float),
+        returns=values,
+        low=values,
+        high=values,
+        threshold=None,
+    )
+
+
+def test_a_smoothed_point_is_the_mean_of_the_last_ones() -> None:
+    returns = np.random.default_rng(0).normal(size=20)
+    found = smooth(curve(range(20), returns), 4).returns
+    np.testing.assert_allclose(found, [returns[max(0, n - 3) : n + 1].mean() for n in range(20)])
+
+
+def test_seeds_are_joined_where_all_have_begun_and_keep_their_last_value() -> None:
+    seeds = [curve([0, 10], [0, 10]), curve([2, 20], [6, 6]), curve([1, 20], [8, 8])]
+    joined = join(seeds, "mean", "std")
+    assert (joined.timesteps[0], joined.timesteps[-1], len(joined.timesteps)) == (2, 20, GRID)
+    np.testing.assert_allclose(joined.returns[[0, -1]], [(2 + 6 + 8) / 3, (10 + 6 + 8) / 3])
+    np.testing.assert_allclose(joined.high[0] - joined.returns[0], np.std([2, 6, 8], ddof=1))
+    extremes = join(seeds, "median", "minmax")
+    assert (extremes.low[0], extremes.returns[0], extremes.high[0]) == (2, 6, 8)
+
+
+def test_the_bootstrap_interval_of_a_mean_is_near_that_of_a_normal_distribution() -> None:
+    values = np.random.default_rng(1).normal(size=400)
+    joined = join([curve([0, 1], [each, each]) for each in values], "mean", "bootstrap")
+    half = 1.96 * values.std() / 20
+    np.testing.assert_allclose(joined.low[0], values.mean() - half, atol=0.1 * half)
+    np.testing.assert_allclose(joined.high[0], values.mean() + half, atol=0.1 * half)

@@ -7,9 +7,14 @@ from rich.markup import escape
 from rich.table import Table
 
 
+def visible(text: Any) -> str:
+    """A stranger's text with its control characters written as `\\x1b`."""
+    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in str(text))
+
+
 def printable(text: Any) -> str:
-    """A stranger's text without control characters and without rich's markup."""
-    return escape("".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in str(text)))
+    """A stranger's text for rich: without control characters and without markup."""
+    return escape(visible(text))
 
 
 def plain_table(first: str, *others: str) -> Table:
