@@ -40,6 +40,7 @@ LIBRARIES = {
     "torch": ("zoo_plugrad.py", "torch"),
     "torch-compiled": ("zoo_plugrad.py", "torch-compiled"),
     "tf2": ("zoo_plugrad.py", "tf2"),
+    "jax": ("zoo_plugrad.py", "jax"),
     PEER: ("zoo_sb3.py",),
     BARE: ("zoo_bare.py",),
 }

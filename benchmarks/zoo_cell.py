@@ -13,19 +13,21 @@ SECONDS_STEPS = 5_000
 
 @dataclass(frozen=True)
 class Published:
-    """What others published: the mean and the standard deviation of the returns of one run's episodes.
+    """What others published: a mean and a standard deviation of returns.
 
     Attributes:
         mean: of the returns.
-        std: of the returns.
+        std: of the returns of one run's episodes, or of the means of runs.
         steps: environment steps of that run.
         note: how the run differs from ours; "": it does not.
+        in_training: the returns are those of the last training episodes, not of an evaluation afterwards.
     """
 
     mean: float
     std: float
     steps: int
     note: str = ""
+    in_training: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,16 @@
 """The cells of the zoo: an algorithm, an environment, the length and number of runs, and settings for every library.
 
 Settings are those of rl-baselines3-zoo (hyperparams of April 2026, 22e3ff2), PPO's without state-dependent
-exploration, SAC's and TD3's with networks of 2x256: for LunarLanderContinuous SAC's learning rate falls to zero at
-the end of the run, and 10,000 steps are random. SAC and TD3 run on Pendulum-v1 with the defaults, which are equal in
-both libraries but for TD3's networks (400 and 300 units in stable-baselines3); TD3 explores with noise of 0.1. PPO
-runs on Hopper-v5 and HalfCheetah-v5 with the settings for v4, and on Pong with those of all Atari games: v5 repeats
-an action with a probability of 0.25, for every library. Published returns are those of rl-baselines3-zoo's
-benchmark.md: one run.
+exploration, SAC's and TD3's with networks of 2x256: for LunarLanderContinuous SAC's learning rate falls to zero at the
+end of the run, and 10,000 steps are random. SAC and TD3 run on Pendulum-v1 with the defaults, which are equal in both
+libraries but for TD3's networks (400 and 300 units in stable-baselines3); TD3 explores with noise of 0.1. PPO runs on
+Hopper-v5 and HalfCheetah-v5 with the settings for v4, and again with those of CleanRL, and on Pong with those of all
+Atari games: v5 repeats an action with a probability of 0.25, for every library. Published returns are those of rl-
+baselines3-zoo's benchmark.md: one run.
 """
+
+from dataclasses import replace
+from typing import cast
 
 from zoo_cell import Cell, Published
 from zoo_ppo_cells import PPO_CELLS
@@ -16,6 +19,8 @@ from zoo_settings import DQNSettings, OffPolicySettings
 RL_ZOO = "rl-baselines3-zoo 22e3ff2, hyperparams/sac.yml; networks of 2x256; 100,000 steps"
 RL_ZOO_TD3 = "rl-baselines3-zoo 22e3ff2, hyperparams/td3.yml; networks of 2x256; 100,000 steps"
 RL_ZOO_DQN = "rl-baselines3-zoo 22e3ff2, hyperparams/dqn.yml"
+RL_ZOO_QRDQN = "rl-baselines3-zoo 22e3ff2, hyperparams/qrdqn.yml"
+RL_ZOO_TQC = "rl-baselines3-zoo 22e3ff2, hyperparams/tqc.yml, without gSDE"
 DEFAULTS = "defaults of plugrad and stable-baselines3"
 DEFAULTS_TD3 = "defaults of plugrad; stable-baselines3 with the same networks (2x256) and noise (0.1)"
 _CELLS = (
@@ -84,6 +89,18 @@ _CELLS = (
             ("sac", DEFAULTS, Published(-156.995, 88.714, 20_000)),
             ("td3", DEFAULTS_TD3, Published(-151.855, 90.227, 20_000)),
         )
+    ),
+    Cell(
+        name="tqc-Pendulum-v1",
+        algorithm="tqc",
+        env="Pendulum-v1",
+        steps=20_000,
+        seeds=5,
+        evaluate_every=1_000,
+        final_episodes=100,
+        options=OffPolicySettings(lr=1e-3),
+        source=RL_ZOO_TQC,
+        is_tuned=True,
     ),
     Cell(
         name="sac-Pendulum-v1-8-steps-2x64",
@@ -188,7 +205,25 @@ _CELLS = (
         )
     ),
 )
-CELLS = {cell.name: cell for cell in (*_CELLS, *PPO_CELLS)}
+_DQN = {cell.env: cell for cell in _CELLS if cell.algorithm == "dqn"}
+# rl-baselines3-zoo's settings of DQN and QR-DQN differ in the quantiles alone.
+_QRDQN_CELLS = (
+    replace(
+        _DQN[env],
+        name=f"qrdqn-{env}",
+        algorithm="qrdqn",
+        options=replace(cast(DQNSettings, _DQN[env].options), num_quantiles=num_quantiles),
+        source=RL_ZOO_QRDQN,
+        published=Published(mean, std, _DQN[env].steps),
+        remark="",
+    )
+    for env, num_quantiles, mean, std in (
+        ("CartPole-v1", 10, 500.0, 0.0),
+        ("MountainCar-v0", 25, -106.042, 15.536),
+        ("Acrobot-v1", 25, -69.135, 9.967),
+    )
+)
+CELLS = {cell.name: cell for cell in (*_CELLS, *_QRDQN_CELLS, *PPO_CELLS)}
 
 SECONDS_RANDOM_STEPS = 100
 """Runs for seconds begin to learn early, whatever the cell says."""

@@ -12,6 +12,7 @@ PACKAGES = (
     "stable-baselines3",
     "torch",
     "tensorflow-cpu",
+    "jax",
     "numpy",
     "gymnasium",
     "mujoco",

@@ -1,5 +1,6 @@
-"""A listener that evaluates during `plugrad train` as the zoo does, and measures the seconds without that."""
+"""Listeners that evaluate during `plugrad train` as the zoo does, and measure the seconds without that."""
 
+from collections import deque
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -9,6 +10,8 @@ from zoo_cell import Cell
 from zoo_evaluation import evaluate
 
 from plugrad import hookimpl
+
+LAST_EPISODES = 100
 
 
 class ZooListener:
@@ -63,4 +66,22 @@ class ZooListener:
         return returns
 
 
-listener = ZooListener()
+class TrainingReturns:
+    """Keeps the returns of the last training episodes, with the environment's own rewards.
+
+    Others publish their mean (CleanRL: of 100 episodes). A run for seconds is without: listening to steps takes time.
+
+    Attributes:
+        returns: of the last `LAST_EPISODES` episodes, in the order in which they ended.
+    """
+
+    def __init__(self) -> None:
+        self.returns: deque[float] = deque(maxlen=LAST_EPISODES)
+
+    @hookimpl
+    def episode_ended(self, episode: Any) -> None:
+        """Note the return."""
+        self.returns.append(float(episode.get_return()))
+
+
+listener, training_returns = ZooListener(), TrainingReturns()

@@ -5,6 +5,7 @@ some thousand steps after a warm-up, and nothing is evaluated.
 """
 
 import json
+import shlex
 import sys
 import tomllib
 from pathlib import Path
@@ -16,8 +17,8 @@ from record import installed
 from zoo_cell import Cell
 from zoo_cells import CELLS, SECONDS_RANDOM_STEPS
 from zoo_evaluation import PACKAGES
-from zoo_listener import listener
-from zoo_settings import OffPolicySettings
+from zoo_listener import listener, training_returns
+from zoo_settings import OffPolicySettings, PPOSettings
 
 from plugrad.cli import main as plugrad
 
@@ -25,6 +26,7 @@ VARIANTS = {
     "torch": ("--backend", "torch"),
     "torch-compiled": ("--backend", "torch", "--framework.compile", "complete_update"),
     "tf2": ("--backend", "tf2"),
+    "jax": ("--backend", "jax"),
 }
 
 
@@ -32,8 +34,21 @@ def command(cell: Cell) -> list[str]:
     """The command of a cell without backend, seed and folder: what a user types."""
     words = ["train", cell.algorithm, cell.env]
     if cell.is_tuned:
-        words += ["--tuned", "--stop-reward", "inf"]
-    return [*words, "--stop-timesteps", str(cell.steps)]
+        words.append("--tuned")
+    elif isinstance(cell.options, PPOSettings):
+        for section, settings in cell.options.as_config().items():
+            for name, value in settings.items():
+                words += [f"--{section}.{name}", _as_toml(value)]
+    return [*words, "--stop-reward", "inf", "--stop-timesteps", str(cell.steps)]
+
+
+def _as_toml(value: Any) -> str:
+    """A setting as `plugrad train` takes it: a word alone, else a value of TOML."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {json.dumps(each)}' for name, each in value.items())}}}"
+    return json.dumps(value)
 
 
 def for_seconds(cell: Cell) -> list[str]:
@@ -94,14 +109,16 @@ def main(variant: str, name: str, seed: str, what: str = "") -> None:
         typed += for_seconds(cell) if only_seconds else ()
         listener.begin(cell, only_seconds=only_seconds)
         around = ["--out", str(run), "--plugin", "zoo_listener:listener", "--quiet"]
+        around += () if only_seconds else ("--plugin", "zoo_listener:training_returns")
         plugrad([*typed, *around], standalone_mode=False)
         if isinstance(cell.options, OffPolicySettings) and not only_seconds:
             check_settings(run / "config.toml", cell, cell.options)
-    found: dict[str, Any] = {"command": " ".join(["plugrad", *typed]), "mode": listener.mode}
+    found: dict[str, Any] = {"command": shlex.join(["plugrad", *typed]), "mode": listener.mode}
     found |= {"seconds": listener.seconds, "versions": installed(PACKAGES)}
-    print(
-        json.dumps(found | ({} if only_seconds else {"curve": listener.curve, "returns": listener.returns}))
-    )
+    if not only_seconds:
+        found |= {"curve": listener.curve, "returns": listener.returns}
+        found |= {"training_returns": list(training_returns.returns)}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

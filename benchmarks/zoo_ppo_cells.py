@@ -5,6 +5,15 @@ from zoo_settings import PPOSettings
 
 RL_ZOO_PPO = "rl-baselines3-zoo 22e3ff2, hyperparams/ppo.yml"
 NO_GSDE = "with gSDE"
+CLEANRL = "CleanRL's ppo_continuous_action.py"
+CLEANRL_PPO = PPOSettings(
+    normalize_advantages="minibatch",
+    num_envs=1,
+    num_steps=2048,
+    num_epochs=10,
+    lr=[[0, 3e-4], [1_000_000, 0.0]],
+    normalize=True,
+)
 LUNAR_LANDER = PPOSettings(
     num_envs=16, num_steps=1024, num_epochs=4, gamma=0.999, lambda_=0.98, entropy_coeff=0.01
 )
@@ -145,7 +154,6 @@ PPO_CELLS = (
             normalize=True,
         ),
         source=f"{RL_ZOO_PPO}, Hopper-v4",
-        is_tuned=True,
         published=Published(2410.435, 10.026, 1_000_000, "Hopper-v3"),
         remark="With these settings the hopper learns within 20,000 steps to stand still, for a return of about 1,000: "
         "one for each step. It seldom learns more, in stable-baselines3 as in plugrad. Now and then it falls, for some "
@@ -182,6 +190,26 @@ PPO_CELLS = (
         source=f"{RL_ZOO_PPO}, HalfCheetah-v4",
         is_tuned=True,
         published=Published(5819.099, 663.530, 1_000_000, "HalfCheetah-v3"),
+    ),
+    *(
+        Cell(
+            name=f"ppo-{env}-cleanrl",
+            algorithm="ppo",
+            env=env,
+            steps=1_000_000,
+            seeds=5,
+            evaluate_every=51_200,
+            final_episodes=50,
+            options=CLEANRL_PPO,
+            source=CLEANRL,
+            is_tuned=env != "HalfCheetah-v5",
+            published=Published(mean, std, 1_000_000, f"CleanRL, {version}", in_training=True),
+        )
+        for env, version, mean, std in (
+            ("Hopper-v5", "v4", 2383.0, 272.0),
+            ("Walker2d-v5", "v4", 2288.0, 572.0),
+            ("HalfCheetah-v5", "v4", 1442.6, 46.0),
+        )
     ),
     Cell(
         name="ppo-Pong-v5",

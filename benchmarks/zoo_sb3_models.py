@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from sb3_contrib import QRDQN, TQC
 from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 from stable_baselines3.common.monitor import Monitor
@@ -18,7 +19,7 @@ from zoo_cells import SECONDS_RANDOM_STEPS
 from zoo_environments import ATARI_FRAMES, make_atari_game
 from zoo_settings import DQNSettings, OffPolicySettings, PPOSettings
 
-OFF_POLICY = {"sac": SAC, "td3": TD3}
+OFF_POLICY = {"sac": SAC, "td3": TD3, "tqc": TQC}
 
 
 def make_model(cell: Cell, seed: int, *, only_seconds: bool) -> Any:
@@ -66,7 +67,10 @@ def _make_off_policy(cell: Cell, options: OffPolicySettings, seed: int, random_s
 
 
 def _make_dqn(cell: Cell, options: DQNSettings, seed: int) -> Any:
-    return DQN(
+    networks: dict[str, Any] = {"net_arch": options.hiddens}
+    if options.num_quantiles is not None:
+        networks |= {"n_quantiles": options.num_quantiles}
+    return (DQN if options.num_quantiles is None else QRDQN)(
         "MlpPolicy",
         gym.make(cell.env),
         learning_rate=options.lr,
@@ -79,7 +83,7 @@ def _make_dqn(cell: Cell, options: DQNSettings, seed: int) -> Any:
         target_update_interval=options.target_every,
         exploration_fraction=options.epsilon_steps / cell.steps,
         exploration_final_eps=options.epsilon,
-        policy_kwargs={"net_arch": options.hiddens},
+        policy_kwargs=networks,
         seed=seed,
         device="cpu",
     )

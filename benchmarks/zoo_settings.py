@@ -17,7 +17,7 @@ DEFAULT_MODEL = {
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicySettings:
-    """Settings of SAC and TD3.
+    """Settings of SAC, TD3 and TQC.
 
     Attributes:
         lr: learning rate; None: the default.
@@ -115,7 +115,7 @@ class PPOSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DQNSettings:
-    """Settings of DQN without double Q-learning and dueling heads, which stable-baselines3 lacks.
+    """Settings of DQN and QR-DQN without double Q-learning and dueling heads, which stable-baselines3 lacks.
 
     Attributes:
         lr: learning rate.
@@ -131,6 +131,7 @@ class DQNSettings:
         epsilon_steps: environment steps in which the share of random actions falls.
         epsilon: the share to which it falls, from 1.
         report_every: environment steps of one row of plugrad's metrics; 0: one row per update.
+        num_quantiles: of QR-DQN, whose gradients are not clipped; None: DQN.
     """
 
     lr: float
@@ -146,10 +147,11 @@ class DQNSettings:
     epsilon_steps: int
     epsilon: float
     report_every: int = 0
+    num_quantiles: int | None = None
 
     def as_config(self) -> dict[str, Any]:
         """The settings by section, as those of `plugrad train --tuned` are written."""
-        training = {
+        training: dict[str, Any] = {
             "lr": self.lr,
             "gamma": self.gamma,
             "train_batch_size": self.batch_size * self.gradient_steps,
@@ -158,10 +160,11 @@ class DQNSettings:
             "target_network_update_freq": self.target_every,
             "epsilon": [[0, 1.0], [self.epsilon_steps, self.epsilon]],
             "replay_buffer_config": {"capacity": self.capacity},
-            "grad_clip": 10.0,
-            "double_q": False,
-            "dueling": False,
         }
+        if self.num_quantiles is None:
+            training |= {"grad_clip": 10.0, "double_q": False, "dueling": False}
+        else:
+            training |= {"num_quantiles": self.num_quantiles}
         envs = {"num_envs_per_env_runner": 1, "rollout_fragment_length": self.steps_per_update}
         config = {"env_runners": envs, "training": training}
         if self.report_every:
