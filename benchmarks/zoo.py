@@ -1,14 +1,15 @@
 """Train what people train: algorithms on environments, with several seeds, beside stable-baselines3.
 
-    python benchmarks/zoo.py --peers PYTHON [--cell NAME ... | --only 'sac-*-torch-*' ...] [--seeds N] [--core N]
+    python benchmarks/zoo.py --peers PYTHON --plan
+    python benchmarks/zoo.py --peers PYTHON [--cell NAME ... | --only 'sac-*-s0' ...] [--seeds N] [--jobs N | --core N]
     python benchmarks/zoo.py --peers PYTHON --seconds-only --core N
     python benchmarks/zoo.py --table
     python benchmarks/zoo.py --page
 
 A cell is an algorithm on an environment (`zoo_cells.py`). Each run of a cell, a library and a seed writes one file into
 benchmarks/zoo: settings, versions, machine, learning curve and the returns at the end. A run that has its file is
-skipped, so the command goes on where it was stopped. Last it prints the table of all files. `--page` makes
-docs/results.md and the README's table of them.
+skipped, so the command goes on where it was stopped. Last it prints the table of all files. `--plan` says what there
+is to run, and how long it takes. `--page` makes docs/results.md and the README's table of the files.
 
 Returns are valid on a busy machine, seconds are not: `--seconds-only` measures short runs, the libraries in turn on one
 core of a quiet machine.
@@ -20,6 +21,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
@@ -32,7 +34,8 @@ from zoo_cell import Cell
 from zoo_cells import CELLS, SECONDS_RANDOM_STEPS
 from zoo_evaluation import FIRST_SEED
 from zoo_page import write_page
-from zoo_table import print_tables
+from zoo_plan import print_plan
+from zoo_table import print_tables, read_files
 
 PEER = "sb3"
 BARE = "bare"
@@ -74,6 +77,10 @@ def main() -> None:
     if options.page:
         write_page(options.runs, RECORDED, PAGE, README)
         return
+    if options.plan:
+        trained = [each for each in _libraries(options) if each not in ONLY_SECONDS]
+        print_plan(read_files(options.runs, "*-s[0-9]*.json"), CELLS.values(), trained)
+        return
     if options.seconds_only:
         measure_seconds(options)
     elif not options.table:
@@ -98,12 +105,15 @@ def _options() -> argparse.Namespace:
         help="runs by name, in this order: 'sac-*-sb3-s0'",
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1 [default: as the cell says]")
-    parser.add_argument("--core", type=int, metavar="N", help="pin every run to this core")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--core", type=int, metavar="N", help="pin every run to this core")
+    where.add_argument("--jobs", type=int, default=1, metavar="N", help="runs beside each other")
     parser.add_argument("--runs", type=Path, default=HERE / "zoo", metavar="DIR", help="where the files are")
     parser.add_argument("--rounds", type=int, default=3, help="of --seconds-only")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seconds-only", action="store_true", help="measure seconds with short runs")
     what.add_argument("--table", action="store_true", help="run nothing, print the table")
+    what.add_argument("--plan", action="store_true", help="run nothing, print what there is to run")
     what.add_argument(
         "--page", action="store_true", help="run nothing, write docs/results.md and the README's table"
     )
@@ -117,22 +127,29 @@ def _options() -> argparse.Namespace:
 
 def train_all(options: argparse.Namespace) -> None:
     """Do the runs that have no file yet."""
-    for run in _chosen(options):
-        path = options.runs / f"{run.name}.json"
-        if path.exists():
-            continue
-        print(f"{run.name} ...", flush=True)
-        load = os.getloadavg()[0]
-        found = _run_script(run, options)
-        load = max(load, os.getloadavg()[0])
-        about = {
-            "steps": run.cell.steps,
-            "evaluation": {"deterministic": True, "first_seed": FIRST_SEED},
-            "load_average": round(load, 2),
-            "seconds_comparable": options.core is not None and load < QUIET_LOAD,
-        }
-        write(path, {**describe(run), "seed": run.seed, **about, **found})
-        print(f"  mean return {sum(found['returns']) / len(found['returns']):.1f}", flush=True)
+    runs = list(dict.fromkeys(_chosen(options)))
+    with ThreadPoolExecutor(options.jobs) as at_once:
+        for _ in at_once.map(lambda run: _train(run, options), runs):
+            pass
+
+
+def _train(run: Run, options: argparse.Namespace) -> None:
+    """Do one run, unless it has its file."""
+    path = options.runs / f"{run.name}.json"
+    if path.exists():
+        return
+    print(f"{run.name} ...", flush=True)
+    load = os.getloadavg()[0]
+    found = _run_script(run, options)
+    load = max(load, os.getloadavg()[0])
+    about = {
+        "steps": run.cell.steps,
+        "evaluation": {"deterministic": True, "first_seed": FIRST_SEED},
+        "load_average": round(load, 2),
+        "seconds_comparable": options.core is not None and load < QUIET_LOAD,
+    }
+    write(path, {**describe(run), "seed": run.seed, **about, **found})
+    print(f"  {run.name}: mean return {sum(found['returns']) / len(found['returns']):.1f}", flush=True)
 
 
 def measure_seconds(options: argparse.Namespace) -> None:

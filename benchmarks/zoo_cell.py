@@ -1,5 +1,6 @@
 """What a cell of the zoo is: an algorithm on an environment, with settings for every library."""
 
+import json
 from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
@@ -30,7 +31,7 @@ class Published:
     in_training: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Cell:
     """One algorithm on one environment.
 
@@ -70,9 +71,26 @@ class Cell:
         return asdict(self.options)
 
     @property
+    def command(self) -> list[str]:
+        """What a user types after `plugrad`, without backend, seed and folder."""
+        words = ["train", self.algorithm, self.env]
+        if self.is_tuned:
+            words.append("--tuned")
+        elif isinstance(self.options, PPOSettings):
+            for section, settings in self.options.as_config().items():
+                for name, value in settings.items():
+                    words += [f"--{section}.{name}", _as_toml(value)]
+        return [*words, "--stop-reward", "inf", "--stop-timesteps", str(self.steps)]
+
+    @property
     def is_atari(self) -> bool:
         """Whether the environment is an Atari game that gets the standard preprocessing."""
         return isinstance(self.options, PPOSettings) and self.options.atari
+
+    @property
+    def is_cleanrls(self) -> bool:
+        """Whether it has CleanRL's settings, where others have been run on the environment, too."""
+        return self.name.endswith("-cleanrl")
 
     @property
     def warm_up(self) -> int:
@@ -86,3 +104,12 @@ class Cell:
 
     def _whole_updates(self, steps: int) -> int:
         return ceil(steps / self.options.steps_per_update) * self.options.steps_per_update
+
+
+def _as_toml(value: Any) -> str:
+    """A setting as `plugrad train` takes it: a word alone, else a value of TOML."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {json.dumps(each)}' for name, each in value.items())}}}"
+    return json.dumps(value)

@@ -9,12 +9,11 @@ Atari games: v5 repeats an action with a probability of 0.25, for every library.
 baselines3-zoo's benchmark.md: one run.
 """
 
-from dataclasses import replace
-from typing import cast
+from dataclasses import asdict, replace
 
 from zoo_cell import Cell, Published
 from zoo_ppo_cells import PPO_CELLS
-from zoo_settings import DQNSettings, OffPolicySettings
+from zoo_settings import DQNSettings, OffPolicySettings, QRDQNSettings
 
 RL_ZOO = "rl-baselines3-zoo 22e3ff2, hyperparams/sac.yml; networks of 2x256; 100,000 steps"
 RL_ZOO_TD3 = "rl-baselines3-zoo 22e3ff2, hyperparams/td3.yml; networks of 2x256; 100,000 steps"
@@ -212,7 +211,7 @@ _QRDQN_CELLS = (
         _DQN[env],
         name=f"qrdqn-{env}",
         algorithm="qrdqn",
-        options=replace(cast(DQNSettings, _DQN[env].options), num_quantiles=num_quantiles),
+        options=QRDQNSettings(**asdict(_DQN[env].options), num_quantiles=num_quantiles),
         source=RL_ZOO_QRDQN,
         published=Published(mean, std, _DQN[env].steps),
         remark="",

@@ -1,8 +1,9 @@
 """docs/results.md, made of the zoo's files: returns beside published ones, and learning curves."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, pstdev
 from typing import Any
 
 import numpy as np
@@ -16,24 +17,24 @@ from zoo_table import Files, read_files
 from plugrad.cli.curves import Curve
 from plugrad.cli.plot import draw
 
-SHOWN = {"torch": "torch", "tf2": "tf2", "sb3": "stable-baselines3"}
+OURS = ("torch", "tf2", "jax")
+SHOWN = {**{each: each for each in OURS}, "sb3": "stable-baselines3"}
 """Libraries in the order of the page, with their names there."""
 INTRODUCTION = """# Results
 
-Each cell is an algorithm on an environment, trained by `plugrad train` with settings that others published. A number
-is the interquartile mean over seeds of the return at the end: 20 to 100 new episodes with deterministic actions. The
-brackets hold its 95 % interval by bootstrap (Agarwal et al. 2021, arXiv:2108.13264), and the number of seeds comes
-after them. The columns *torch* and *tf2* are plugrad on each backend; stable-baselines3 ran on the same machine with
-the same settings, but for one: it standardises PPO's advantages over each minibatch. plugrad does so on Hopper,
-HalfCheetah, BipedalWalker and Pong, and over the whole batch elsewhere (`normalize_advantages`).
+Each line is an algorithm on an environment, trained by `plugrad train` with settings that others published. A number
+is the interquartile mean over seeds of the return at the end: 20 to 100 new episodes with deterministic actions. After
+it stand its 95 % interval by bootstrap (Agarwal et al. 2021, arXiv:2108.13264) and the number of seeds. The columns
+*torch*, *tf2* and *jax* are plugrad on each backend; *SB3* is stable-baselines3 on a machine of the same kind with the
+same settings, but for one: it standardises PPO's advantages over each minibatch. plugrad does so on MuJoCo's
+environments, BipedalWalker and Pong, and over the whole batch elsewhere (`normalize_advantages`).
 
 *Published* is the benchmark of rl-baselines3-zoo: the mean of the episodes of one run and their standard deviation.
-Some of its runs had another version of the environment, other steps or state-dependent exploration (gSDE); the cell
-says so.
+Some of its runs had another version of the environment, other steps or state-dependent exploration (gSDE); the line
+says so. Where it is CleanRL's, it is the mean of the last training episodes, with actions drawn at random, and the
+deviation is over runs; our own mean of the last 100 training episodes stands below.
 
 """
-IN_README = ("torch", "tf2", "published")
-"""Columns of the README's table."""
 README_BEGIN = "<!-- made by `python benchmarks/zoo.py --page` -->\n"
 README_END = "<!-- end of results -->\n"
 REBUILD = """
@@ -79,44 +80,28 @@ def page_text(files: Files, recorded: Path) -> str:
         A table of all cells, a section per cell, and one per environment of recorded data.
     """
     cells = _cells(files)
-    header = ["algorithm", "environment", "steps", *SHOWN.values(), "published"]
-    rows = [_row(files, cell) for cell in cells]
+    header = ["", "steps", *OURS, "SB3", "published"]
+    rows = [_row(files, cell, SHOWN, f"[{_title(cell)}](#{_anchor(cell)})") for cell in cells]
     parts = [INTRODUCTION + table(header, rows), REBUILD.format(cell=cells[0].name)]
     return "\n".join([*parts, *(_section(files, cell) for cell in cells), *offline_sections(recorded)])
 
 
 def readme_table(files: Files) -> str:
-    """The README's table: the cells in which both backends have run three times or more."""
-    cells = [
-        cell for cell in _cells(files) if all(len(files[cell.name, each]) >= 3 for each in IN_README[:2])
-    ]
-    rows = [
-        [
-            f"{cell.algorithm.upper()} on {cell.env}",
-            f"{cell.steps:,}",
-            *(_score(files[cell.name, each]) for each in IN_README[:2]),
-            _published(cell),
-        ]
-        for cell in cells
-    ]
-    return table(["", "steps", *IN_README], rows) + "\n"
+    """The README's table: the cells in which two backends or more have run three times or more."""
+    cells = [cell for cell in _cells(files) if sum(len(files[cell.name, each]) >= 3 for each in OURS) >= 2]
+    rows = [_row(files, cell, OURS, _title(cell)) for cell in cells]
+    return table(["", "steps", *OURS, "published"], rows) + "\n"
 
 
 def _cells(files: Files) -> list[Cell]:
     """Those that have a run of ours, by algorithm."""
-    found = {cell for cell, library in files if library in ("torch", "tf2")}
+    found = {cell for cell, library in files if library in OURS}
     return sorted((CELLS[name] for name in found), key=lambda cell: (cell.algorithm, cell.env))
 
 
-def _row(files: Files, cell: Cell) -> list[object]:
-    name = f"[{cell.env}](#{_anchor(cell)})"
-    return [
-        f"[{cell.algorithm.upper()}](algorithms/{cell.algorithm}.md)",
-        name,
-        f"{cell.steps:,}",
-        *(_score(files[cell.name, each]) for each in SHOWN),
-        _published(cell),
-    ]
+def _row(files: Files, cell: Cell, libraries: Iterable[str], name: str) -> list[object]:
+    scores = (_score(files[cell.name, each]) for each in libraries)
+    return [name, _short_steps(cell.steps), *scores, _published(cell)]
 
 
 def _score(runs: Sequence[dict[str, Any]]) -> str:
@@ -124,40 +109,48 @@ def _score(runs: Sequence[dict[str, Any]]) -> str:
         return ""
     means = [[mean(run["returns"]) for run in runs]]
     low, high = interval(means)
-    return f"{interquartile_mean(means):.1f} [{low:.1f}, {high:.1f}], {len(runs)}"
+    return f"{_number(interquartile_mean(means))} <sub>{_number(low)} to {_number(high)}, {len(runs)}</sub>"
+
+
+def _number(value: float) -> str:
+    """Three digits or more: returns below 100 have a decimal."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+def _short_steps(steps: int) -> str:
+    return f"{steps // 1_000_000}M" if steps % 1_000_000 == 0 else f"{steps // 1_000}k"
 
 
 def _published(cell: Cell) -> str:
     published = cell.published
     if published is None:
         return ""
-    steps = "" if published.steps == cell.steps else f"{published.steps:,} steps"
+    steps = "" if published.steps == cell.steps else _short_steps(published.steps)
     notes = ", ".join(note for note in (published.note, steps) if note)
-    return f"{published.mean:.1f} ± {published.std:.1f}" + (f" ({notes})" if notes else "")
+    deviation = f"{published.std:.{0 if abs(published.mean) >= 100 else 1}f}"
+    return f"{_number(published.mean)} ± {deviation}" + (f" <sub>{notes}</sub>" if notes else "")
 
 
 def _section(files: Files, cell: Cell) -> str:
-    ours = [*files[cell.name, "torch"], *files[cell.name, "tf2"]]
-    command = ours[0]["command"].partition(" --backend")[0]
     remark = f"\n{cell.remark}\n" if cell.remark else ""
     return f"""## {_title(cell)}
 
 ```console
-{command}
+{shlex.join(["plugrad", *cell.command])}
 ```
 
 ![Mean return over environment steps, {_title(cell)}](results/{cell.name}.svg)
 
-Settings: {cell.source}. {_seconds(files, cell)}Versions: {_versions(files, cell)}.
+Settings: {cell.source}. {_in_training(files, cell)}{_seconds(files, cell)}Versions: {_versions(files, cell)}.
 {remark}"""
 
 
 def _title(cell: Cell) -> str:
-    return f"{cell.algorithm.upper()} on {cell.env}"
+    return f"{cell.algorithm.upper()} on {cell.env}" + (", CleanRL's settings" if cell.is_cleanrls else "")
 
 
 def _anchor(cell: Cell) -> str:
-    return _title(cell).lower().replace(" ", "-").replace("/", "")
+    return _title(cell).lower().replace(" ", "-").translate(str.maketrans("", "", "/,'"))
 
 
 def _versions(files: Files, cell: Cell) -> str:
@@ -176,6 +169,18 @@ def _seconds(files: Files, cell: Cell) -> str:
     }
     shown = [f"{SHOWN[library]} {median(seconds):.0f}" for library, seconds in quiet.items() if seconds]
     return f"Seconds of a run on one core: {', '.join(shown)}. " if shown else ""
+
+
+def _in_training(files: Files, cell: Cell) -> str:
+    """Of the last training episodes: mean and deviation over runs, as CleanRL publishes them."""
+    means = {
+        library: [
+            mean(run["training_returns"]) for run in files[cell.name, library] if "training_returns" in run
+        ]
+        for library in OURS
+    }
+    shown = [f"{each} {mean(found):.0f} ± {pstdev(found):.0f}" for each, found in means.items() if found]
+    return f"Mean return of the last 100 training episodes: {', '.join(shown)}. " if shown else ""
 
 
 def _curves(files: Files, cell: Cell) -> list[Curve]:

@@ -18,7 +18,7 @@ from zoo_cell import Cell
 from zoo_cells import CELLS, SECONDS_RANDOM_STEPS
 from zoo_evaluation import PACKAGES
 from zoo_listener import listener, training_returns
-from zoo_settings import OffPolicySettings, PPOSettings
+from zoo_settings import OffPolicySettings
 
 from plugrad.cli import main as plugrad
 
@@ -28,27 +28,6 @@ VARIANTS = {
     "tf2": ("--backend", "tf2"),
     "jax": ("--backend", "jax"),
 }
-
-
-def command(cell: Cell) -> list[str]:
-    """The command of a cell without backend, seed and folder: what a user types."""
-    words = ["train", cell.algorithm, cell.env]
-    if cell.is_tuned:
-        words.append("--tuned")
-    elif isinstance(cell.options, PPOSettings):
-        for section, settings in cell.options.as_config().items():
-            for name, value in settings.items():
-                words += [f"--{section}.{name}", _as_toml(value)]
-    return [*words, "--stop-reward", "inf", "--stop-timesteps", str(cell.steps)]
-
-
-def _as_toml(value: Any) -> str:
-    """A setting as `plugrad train` takes it: a word alone, else a value of TOML."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{name} = {json.dumps(each)}' for name, each in value.items())}}}"
-    return json.dumps(value)
 
 
 def for_seconds(cell: Cell) -> list[str]:
@@ -105,7 +84,7 @@ def main(variant: str, name: str, seed: str, what: str = "") -> None:
     cell, only_seconds = CELLS[name], what == "seconds"
     with TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        typed = [*command(cell), *VARIANTS[variant], "--seed", seed]
+        typed = [*cell.command, *VARIANTS[variant], "--seed", seed]
         typed += for_seconds(cell) if only_seconds else ()
         listener.begin(cell, only_seconds=only_seconds)
         around = ["--out", str(run), "--plugin", "zoo_listener:listener", "--quiet"]

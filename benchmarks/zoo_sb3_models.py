@@ -17,7 +17,7 @@ from torch import nn
 from zoo_cell import Cell
 from zoo_cells import SECONDS_RANDOM_STEPS
 from zoo_environments import ATARI_FRAMES, make_atari_game
-from zoo_settings import DQNSettings, OffPolicySettings, PPOSettings
+from zoo_settings import DQNSettings, OffPolicySettings, PPOSettings, QRDQNSettings
 
 OFF_POLICY = {"sac": SAC, "td3": TD3, "tqc": TQC}
 
@@ -67,10 +67,10 @@ def _make_off_policy(cell: Cell, options: OffPolicySettings, seed: int, random_s
 
 
 def _make_dqn(cell: Cell, options: DQNSettings, seed: int) -> Any:
-    networks: dict[str, Any] = {"net_arch": options.hiddens}
-    if options.num_quantiles is not None:
-        networks |= {"n_quantiles": options.num_quantiles}
-    return (DQN if options.num_quantiles is None else QRDQN)(
+    model, networks = DQN, {"net_arch": options.hiddens}
+    if isinstance(options, QRDQNSettings):
+        model, networks = QRDQN, networks | {"n_quantiles": options.num_quantiles}
+    return model(
         "MlpPolicy",
         gym.make(cell.env),
         learning_rate=options.lr,

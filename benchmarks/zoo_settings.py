@@ -115,7 +115,7 @@ class PPOSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DQNSettings:
-    """Settings of DQN and QR-DQN without double Q-learning and dueling heads, which stable-baselines3 lacks.
+    """Settings of DQN without double Q-learning and dueling heads, which stable-baselines3 lacks.
 
     Attributes:
         lr: learning rate.
@@ -131,7 +131,6 @@ class DQNSettings:
         epsilon_steps: environment steps in which the share of random actions falls.
         epsilon: the share to which it falls, from 1.
         report_every: environment steps of one row of plugrad's metrics; 0: one row per update.
-        num_quantiles: of QR-DQN, whose gradients are not clipped; None: DQN.
     """
 
     lr: float
@@ -147,11 +146,10 @@ class DQNSettings:
     epsilon_steps: int
     epsilon: float
     report_every: int = 0
-    num_quantiles: int | None = None
 
     def as_config(self) -> dict[str, Any]:
         """The settings by section, as those of `plugrad train --tuned` are written."""
-        training: dict[str, Any] = {
+        training = {
             "lr": self.lr,
             "gamma": self.gamma,
             "train_batch_size": self.batch_size * self.gradient_steps,
@@ -160,17 +158,31 @@ class DQNSettings:
             "target_network_update_freq": self.target_every,
             "epsilon": [[0, 1.0], [self.epsilon_steps, self.epsilon]],
             "replay_buffer_config": {"capacity": self.capacity},
+            **self._own_training(),
         }
-        if self.num_quantiles is None:
-            training |= {"grad_clip": 10.0, "double_q": False, "dueling": False}
-        else:
-            training |= {"num_quantiles": self.num_quantiles}
         envs = {"num_envs_per_env_runner": 1, "rollout_fragment_length": self.steps_per_update}
         config = {"env_runners": envs, "training": training}
         if self.report_every:
             config["reporting"] = {"min_sample_timesteps_per_iteration": self.report_every}
         model = {"fcnet_hiddens": self.hiddens} | ({} if self.ortho_init else {"ortho_init": False})
         return config | {"rl_module": {"model_config": model}}
+
+    def _own_training(self) -> dict[str, Any]:
+        return {"grad_clip": 10.0, "double_q": False, "dueling": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QRDQNSettings(DQNSettings):
+    """Settings of QR-DQN, whose gradients are not clipped.
+
+    Attributes:
+        num_quantiles: of the returns of each action.
+    """
+
+    num_quantiles: int
+
+    def _own_training(self) -> dict[str, Any]:
+        return {"num_quantiles": self.num_quantiles}
 
 
 Settings = OffPolicySettings | PPOSettings | DQNSettings

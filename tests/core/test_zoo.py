@@ -48,30 +48,44 @@ def test_runs_are_drawn_within_their_task():
     assert intervals.interval([[0.0] * 4, [1.0] * 4]) == (0.5, 0.5)
 
 
+def test_means_and_intervals_are_rliables():
+    for case in json.loads((ROOT / "tests/data/rliable.json").read_text()):
+        assert intervals.interquartile_mean(case["scores"]) == pytest.approx(case["iqm"], rel=1e-9)
+        # Both ends are drawn: 20,000 and 50,000 samples place them to some half percent of the interval.
+        width = case["interval"][1] - case["interval"][0]
+        assert intervals.interval(case["scores"]) == pytest.approx(
+            case["interval"], abs=0.02 * width, rel=1e-9
+        )
+
+
 @pytest.mark.parametrize(
-    "name", [name for name, cell in cells.CELLS.items() if cell.is_tuned and cell.algorithm in ("sac", "td3")]
+    "name",
+    [name for name, cell in cells.CELLS.items() if cell.is_tuned and cell.algorithm in ("sac", "td3", "tqc")],
 )
 def test_tuned_settings_are_those_that_the_other_libraries_have(name):
     cell = cells.CELLS[name]
     options = cell.options
     tuned = all_tuned(cell.algorithm, get_algorithm(cell.algorithm))[cell.env]
-    training = tuned.settings["training"]
     assert tuned.stop_timesteps == cell.steps
-    assert training.get("lr") == options.lr
+    assert tuned.settings["training"].get("lr") == options.lr
     assert tuned.config.tau == options.tau
     assert tuned.config.gamma == options.gamma
     assert tuned.config.replay_buffer_config["capacity"] == options.capacity
-    random_steps = options.random_steps
-    assert training["random_steps"] == training["num_steps_sampled_before_learning_starts"] == random_steps
+    assert tuned.config.random_steps == options.random_steps
+    assert tuned.config.num_steps_sampled_before_learning_starts == options.random_steps
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, cell in cells.CELLS.items() if cell.algorithm in ("ppo", "dqn")]
+    "name",
+    [
+        name
+        for name, cell in cells.CELLS.items()
+        if cell.is_tuned and cell.algorithm in ("ppo", "dqn", "qrdqn")
+    ],
 )
-def test_tuned_settings_of_ppo_and_dqn_are_those_that_stable_baselines3_has(name):
+def test_tuned_settings_of_ppo_dqn_and_qrdqn_are_those_that_stable_baselines3_has(name):
     cell = cells.CELLS[name]
     tuned = all_tuned(cell.algorithm, get_algorithm(cell.algorithm))[cell.env]
-    assert cell.is_tuned
     assert tuned.stop_timesteps >= cell.steps
     assert tuned.settings == cell.options.as_config()
 
@@ -116,6 +130,29 @@ def test_a_run_that_has_its_file_is_not_repeated(tmp_path):
     assert done.returncode == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if line.startswith("| sac-Pendulum-v1 "))
     assert [cell.strip() for cell in row.split("|")[2:6]] == ["torch", "2", "-140.0", "-140.0"]
+
+
+def test_the_plan_says_what_there_is_to_run(tmp_path):
+    found = {
+        "cell": "tqc-Pendulum-v1",
+        "algorithm": "tqc",
+        "library": "jax",
+        "seconds": 72.0,
+        "steps": 20_000,
+    }
+    for seed in range(3):
+        (tmp_path / f"tqc-Pendulum-v1-jax-s{seed}.json").write_text(json.dumps(found))
+    command = [sys.executable, str(ROOT / "benchmarks/zoo.py"), "--plan", "--runs", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:5]] for line in done.stdout.splitlines() if "|" in line
+    ]
+    # 72 seconds for 20,000 steps are an hour for a million.
+    assert ["tqc-Pendulum-v1", "jax", "2 of 5", "0.0"] in rows
+    assert ["tqc-Pendulum-v1", "tf2", "5 of 5", "0.1"] in rows
+    assert ["ppo-Hopper-v5", "torch", "3 of 3", "3.0"] in rows
+    assert not any("sb3" in row for row in rows), "without --peers"
 
 
 def test_a_file_says_what_was_run():
