@@ -18,6 +18,7 @@ COMMANDS: dict[str, list[str]] = {
     "resume": ["train", "--quiet", "--stop-timesteps=400", "--resume"],
     "plot": ["plot"],
     "record": ["record", "--episodes=1"],
+    "report": ["report"],
     "video": ["video"],
 }
 NAMES = {
@@ -41,6 +42,7 @@ NAMES = {
     ],
     "plot": ["curve.png"],
     "record": ["episodes", "episodes.lock", "episodes/save-1"],
+    "report": ["report.html"],
     "video": ["video.gif"],
 }
 EXTRAS = {"plot": ["matplotlib"], "video": ["PIL", "pygame"]}

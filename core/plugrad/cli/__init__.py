@@ -30,6 +30,7 @@ COMMANDS = {
     "plot": ("plot:plot", "Draw the learning curves of one or more runs."),
     "plugins": ("plugins:plugins", "List the installed plugins."),
     "record": ("record:record", "Write episodes of a trained policy as training data."),
+    "report": ("report:report", "Write settings, curves, evaluation and film of runs as one HTML file."),
     "train": ("train:train", "Train a policy; without arguments, PPO on CartPole-v1."),
     "video": ("play:video", "Film episodes of a trained policy."),
 }

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from plugrad.cli.progress import Goals, Progress, return_words
+from plugrad.cli.progress import METRIC_WORDS, Goals, Progress, return_words
 from plugrad.cli.train_loop import Show
 
 # --- the live table of `plugrad train`: progress, returns, lengths, losses and speed, as wide as the terminal ---
@@ -21,17 +21,6 @@ MIN_WIDTH, MAX_WIDTH = 80, 100
 """Characters. In a narrower terminal there is no table, in a wider one it grows no more."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _HISTORY = 24
-_COLUMNS = {
-    "total_loss": "loss",
-    "policy_loss": "policy",
-    "vf_loss": "value",
-    "entropy": "entropy",
-    "mean_kl": "KL",
-    "mean_kl_loss": "KL",
-    "gradients_default_optimizer_global_norm": "grad norm",
-    "default_optimizer_learning_rate": "lr",
-}
-"""Metrics that have a column of their own, if a module reports them."""
 
 
 class LiveTable:
@@ -113,11 +102,11 @@ class LiveTable:
 
 def _modules_table(modules: Mapping[str, Mapping[str, float]]) -> Table:
     """One row per module, one column per known metric that any of them reports."""
-    shown = [key for key in _COLUMNS if any(key in metrics for metrics in modules.values())]
+    shown = [key for key in METRIC_WORDS if any(key in metrics for metrics in modules.values())]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("module", no_wrap=True)
     for key in shown:
-        table.add_column(_COLUMNS[key], justify="right")
+        table.add_column(METRIC_WORDS[key], justify="right")
     for module_id, metrics in modules.items():
         table.add_row(module_id, *(_number(metrics.get(key)) for key in shown))
     return table

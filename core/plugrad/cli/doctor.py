@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import version
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import click
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.command_group import OURS
 from plugrad.cli.exits import debug_option
+from plugrad.cli.system import usable_cpus, version_of
 from plugrad.errors import PluginConflictError
 from plugrad.hooks.plugin_records import PluginRecord, list_plugins, obstacle
 from plugrad.hooks.registry import PLUGINS_VARIABLE
@@ -85,15 +86,9 @@ def _machine() -> list[str]:
         f"plugrad     {version('plugrad')}",
         f"Python      {platform.python_version()} ({sys.executable})",
         f"system      {platform.system()} {platform.machine()}",
-        f"CPUs        {_usable_cpus()} usable of {os.cpu_count()}",
+        f"CPUs        {usable_cpus()} usable of {os.cpu_count()}",
         f"threads     {', '.join(threads) or 'as the frameworks choose (OMP_NUM_THREADS is not set)'}",
     ]
-
-
-def _usable_cpus() -> int:
-    # Not every system can bind a process to some of its CPUs.
-    bound = getattr(os, "sched_getaffinity", None)
-    return len(bound(0)) if bound else os.cpu_count() or 1
 
 
 def _has_framework(record: PluginRecord) -> bool:
@@ -122,7 +117,7 @@ def _what_is_lost(record: PluginRecord) -> str:
             if spec is not None and spec.loader is not None and Path(folder, "versions.py").exists():
                 module = module_from_spec(spec)
                 spec.loader.exec_module(module)
-                return str(module.what_is_lost(_version(record.requires or "")))
+                return str(module.what_is_lost(version_of(record.requires or "")))
     return ""
 
 
@@ -137,7 +132,7 @@ def part_line(part: Part) -> str:
 
 
 def _found(name: str, use: str) -> str:
-    return f"{name:<12}  {_version(name):<10}  for {use}"
+    return f"{name:<12}  {version_of(name):<10}  for {use}"
 
 
 def _missing(name: str, use: str, command: str) -> str:
@@ -197,11 +192,3 @@ def default_first(records: Iterable[PluginRecord]) -> list[PluginRecord]:
     """Backends with that of a config which names none in front, the others as they were."""
     default = AlgorithmConfig().backend
     return sorted(records, key=lambda record: record.name != default)
-
-
-def _version(name: str) -> str:
-    """Of a distribution, or of the first that brings a module of the name."""
-    with suppress(PackageNotFoundError):
-        return version(name)
-    owners = packages_distributions().get(name)
-    return version(owners[0]) if owners else "unknown version"

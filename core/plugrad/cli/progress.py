@@ -17,6 +17,17 @@ RETURN = "env_runners/episode_return_mean"
 EVALUATED_RETURN = "evaluation/episode_return_mean"
 EPISODES = "env_runners/num_episodes_lifetime"
 SECONDS = "time/total"
+METRIC_WORDS = {
+    "total_loss": "loss",
+    "policy_loss": "policy",
+    "vf_loss": "value",
+    "entropy": "entropy",
+    "mean_kl": "KL",
+    "mean_kl_loss": "KL",
+    "gradients_default_optimizer_global_norm": "grad norm",
+    "default_optimizer_learning_rate": "lr",
+}
+"""What is shown of the metrics of a module, if it reports them, and its name in a column."""
 _SAMPLED, _EVALUATED = "env_runners/", "evaluation/"
 _NUM_EVALUATED = "evaluation/num_episodes"
 _OVER: Mapping[str, Callable[..., float]] = {

@@ -37,6 +37,7 @@ from plugrad.cli.progress import (
     scalars,
 )
 from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.system import system
 from plugrad.errors import CheckpointError
 from plugrad.hooks.manager import HookManager
 
@@ -426,6 +427,7 @@ def summarize(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: 
         "timesteps": 0 if progress is None else progress.timesteps,
         "iterations": 0 if progress is None else progress.iteration,
         "seconds": 0.0 if progress is None else round(progress.seconds, 3),
+        "system": system(config.backend),
     }
 
 

@@ -1,0 +1,258 @@
+"""The HTML of `plugrad report`. Every text goes through `_text`; the page loads nothing and runs no script."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from plugrad.cli.curves import Curve
+from plugrad.cli.ls import RunLine
+from plugrad.cli.options import toml_literal
+from plugrad.cli.progress import return_words
+from plugrad.cli.svg_chart import NUM_COLORS, chart, words
+from plugrad.cli.tables import visible
+
+MAX_TEXT = 2000
+"""Characters of one text of a run."""
+MAX_FILMS = 4
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""What a browser may load for the page: nothing from elsewhere, and no script, even if one got into it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Film:
+    """An animated picture.
+
+    Attributes:
+        kind: its media type.
+        data: the file.
+    """
+
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One picture of curves.
+
+    Attributes:
+        title: what is drawn, in words.
+        metric: its name in `metrics.csv`.
+        lines: one for each run or experiment.
+    """
+
+    title: str
+    metric: str
+    lines: Sequence[Curve]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContent:
+    """What the page says of one run.
+
+    Attributes:
+        name: of the run, without the folders that all runs are in: others need not see them.
+        line: as `plugrad ls` has it.
+        seconds: of training, or what the summary has in its place.
+        settings: as `AlgorithmConfig.to_dict` gives them.
+        defaults: the same of a config in which nothing is set.
+        evaluation: `{name: number}` of the last evaluation; empty if there was none.
+        film: of the trained policy, or None.
+        remark: why there is no film.
+        system: `{name: version or description}` of the system that trained; empty if the run does not say.
+    """
+
+    name: str
+    line: RunLine
+    seconds: Any
+    settings: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    evaluation: Mapping[str, float]
+    film: Film | None
+    remark: str
+    system: Mapping[str, Any]
+
+
+def page(runs: Sequence[RunContent], figures: Sequence[Figure], made: str) -> str:
+    """Write the page.
+
+    Args:
+        runs: one or more.
+        figures: the curves, in order.
+        made: when, in words.
+
+    Returns:
+        The HTML document.
+    """
+    title = _title(runs)
+    sections = [
+        ("Outcome", _outcome(runs)),
+        ("Curves", _curves(figures)),
+        ("Evaluation", _evaluation(runs)),
+        ("Film", _films(runs)),
+        ("Settings", _settings(runs)),
+        ("System", _system(runs)),
+    ]
+    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+    body = "\n".join(f"<section>\n<h2>{head}</h2>\n{text}\n</section>" for head, text in sections)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+<p class="muted">Made by plugrad {_text(version("plugrad"))}, {_text(made)}.</p>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def _text(value: Any) -> str:
+    """A text of a run, as HTML: short, without control characters, and without markup."""
+    plain = str(value)
+    return escape(visible(plain if len(plain) <= MAX_TEXT else f"{plain[:MAX_TEXT]} ..."), quote=True)
+
+
+def _title(runs: Sequence[RunContent]) -> str:
+    names = list(dict.fromkeys(f"{run.line.algorithm} on {run.line.env}" for run in runs))
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    what = _text(", ".join(names[:2]) + more)
+    return what if len(runs) == 1 else f"{what}: {len(runs)} runs"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: range = range(0)) -> str:
+    """A table of cells that are HTML already; it scrolls sideways where it is too wide.
+
+    Args:
+        head: of the columns.
+        rows: cells.
+        numbers: columns of numbers, which stand at the right.
+    """
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        kinds = [' class="number"' if place in numbers else "" for place in range(len(cells))]
+        return "".join(f"<{tag}{kind}>{cell}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
+
+    body = "\n".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
+    thead = f"<thead><tr>{line(head, 'th')}</tr></thead>"
+    return f'<div class="wide"><table>\n{thead}\n<tbody>\n{body}\n</tbody></table></div>'
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-"
+    return return_words(value) if isinstance(value, float) else f"{value:,}"
+
+
+def _outcome(runs: Sequence[RunContent]) -> str:
+    head = ("run", "end", "seed", "steps", "iterations", "seconds", "last return", "best return")
+    rows = []
+    for run in runs:
+        line = run.line
+        numbers = (line.timesteps, line.iterations, run.seconds, line.last_return, line.best_return)
+        seed = "-" if line.seed is None else str(line.seed)
+        rows.append([_text(run.name), _text(line.state), seed, *map(_number, numbers)])
+    return _table(head, rows, range(2, 8))
+
+
+def _curves(figures: Sequence[Figure]) -> str:
+    if not figures:
+        return "<p>There is nothing to draw: no episode has ended yet.</p>"
+    parts = []
+    for figure in figures:
+        names = [
+            f'<li><svg class="key" viewBox="0 0 22 8"><line class="line c{number % NUM_COLORS}" '
+            f'x1="1" x2="21" y1="4" y2="4"/></svg>{_text(line.label)}</li>'
+            for number, line in enumerate(figure.lines)
+        ]
+        legend = f"<ul>{''.join(names)}</ul>" if len(names) > 1 or "runs" in figure.lines[0].label else ""
+        caption = f"<figcaption>{_text(figure.title)} <code>{_text(figure.metric)}</code></figcaption>"
+        parts.append(f"<figure>\n{caption}\n{chart(figure.lines, figure.title)}\n{legend}</figure>")
+    seeds = any("runs" in line.label.rpartition(": ")[2] for line in figures[0].lines)
+    about = "<p>Bands are 95 % bootstrap intervals of the median over seeds.</p>" if seeds else ""
+    return f'{about}<div class="figures">\n{"".join(parts)}\n</div>'
+
+
+def _evaluation(runs: Sequence[RunContent]) -> str:
+    names = list(dict.fromkeys(name for run in runs for name in run.evaluation))
+    if not names:
+        return "<p>The training was not evaluated. This does it now: <code>plugrad eval RUN</code></p>"
+    head = ["last evaluation", *(_text(run.name) for run in runs)]
+    rows = [[_text(name), *(_metric(run.evaluation.get(name)) for run in runs)] for name in names]
+    return _table(head, rows, range(1, len(head)))
+
+
+def _metric(value: Any) -> str:
+    return "-" if value is None else words(value)
+
+
+def _films(runs: Sequence[RunContent]) -> str:
+    parts = []
+    for run in [each for each in runs if each.film is not None][:MAX_FILMS]:
+        assert run.film is not None
+        data = base64.b64encode(run.film.data).decode()
+        image = f'<img alt="Episodes of the trained policy" src="data:{run.film.kind};base64,{data}">'
+        parts.append(f"<figure>{image}<figcaption>{_text(run.name)}</figcaption></figure>")
+    left_out = sum(run.film is not None for run in runs) - len(parts)
+    if left_out:
+        parts.append(f"<p>Films of {left_out} more runs are left out.</p>")
+    if not parts:
+        return f"<p>{_text(runs[0].remark)}</p>"
+    return f'<div class="figures">{"".join(parts)}</div>'
+
+
+def _settings(runs: Sequence[RunContent]) -> str:
+    first = runs[0].settings
+    names = list(dict.fromkeys(name for run in runs for name in run.settings))
+    parts = []
+    differing = [name for name in names if any(run.settings.get(name) != first.get(name) for run in runs)]
+    if differing:
+        head = ["setting", *(_text(run.name) for run in runs)]
+        rows = [[_code(name), *(_value(run.settings, name) for run in runs)] for name in differing]
+        parts.append(f"<h3>In which the runs differ</h3>\n{_table(head, rows)}")
+    equal = [name for name in names if name not in differing]
+    changed = [name for name in equal if first.get(name) != runs[0].defaults.get(name)]
+    if changed:
+        rows = [[_code(name), _value(first, name), _value(runs[0].defaults, name)] for name in changed]
+        parts.append(f"<h3>Other than the default</h3>\n{_table(('setting', 'value', 'default'), rows)}")
+    rows = [[_code(name), _value(first, name)] for name in equal if name not in changed]
+    rest = _table(("setting", "value"), rows)
+    parts.append(f"<details><summary>{len(rows)} settings with their default</summary>\n{rest}</details>")
+    return "\n".join(parts)
+
+
+def _code(name: str) -> str:
+    return f"<code>{_text(name)}</code>"
+
+
+def _value(settings: Mapping[str, Any], name: str) -> str:
+    return f"<code>{_text(toml_literal(settings[name]))}</code>" if name in settings else "-"
+
+
+def _system(runs: Sequence[RunContent]) -> str:
+    known = [run for run in runs if run.system]
+    if not known:
+        return "<p>The runs do not say on which system they were trained: they have not ended.</p>"
+    names = list(dict.fromkeys(str(name) for run in known for name in run.system))
+    systems = list(dict.fromkeys(tuple(str(run.system.get(name, "-")) for name in names) for run in known))
+    rows = [[_text(name), *(_text(each[place]) for each in systems)] for place, name in enumerate(names)]
+    head = (
+        [""] * (1 + len(systems))
+        if len(systems) == 1
+        else ["", *(f"system {n + 1}" for n in range(len(systems)))]
+    )
+    return _table(head, rows)
