@@ -39,9 +39,17 @@ def rows_of(update: int, rank: int) -> dict[str, Any]:
     return ppo_batch(number, seed=100 * update + rank) if number else {}
 
 
-def whole(update: int, size: int) -> dict[str, Any]:
+def scaled(update: int, rank: int) -> dict[str, Any]:
+    """The same rows, of which each counts less than the one before it."""
+    rows = rows_of(update, rank)
+    return (
+        {**rows, "loss_mask": (1.0 / np.arange(1, 1 + len(rows["obs"]))).astype(np.float32)} if rows else rows
+    )
+
+
+def whole(update: int, size: int, of: Any = rows_of) -> dict[str, Any]:
     """What the processes bring to an update, below each other."""
-    parts = [each for rank in range(size) if (each := rows_of(update, rank))]
+    parts = [each for rank in range(size) if (each := of(update, rank))]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -105,7 +113,7 @@ def verbs(group: LearnerGroup, rank: int) -> dict[str, Any]:
     found, state = {}, group.get_state()
     for step in range(2):
         for call in range(2):
-            group.forward_backward(rows_of(2 * step + call, rank)).result()
+            group.forward_backward(scaled(2 * step + call, rank)).result()
         (results,) = group.optim_step().result()
         found[f"rows {step}"] = results["default_policy"]["num_module_steps_trained"]
     before = trained(group)

@@ -94,7 +94,7 @@ def test_the_verbs_of_each_process_are_those_of_one_learner_with_all_rows(troubl
     one = launched.config("torch").build_learner()
     for step in range(2):
         for call in range(2):
-            one.forward_backward(launched.whole(2 * step + call, 3))
+            one.forward_backward(launched.whole(2 * step + call, 3, launched.scaled))
         one.optim_step()
     for rank, each in enumerate(troubled):
         np.testing.assert_allclose(each["weights after verbs"], weights(one), rtol=0, atol=1e-6)

@@ -54,9 +54,9 @@ def test_a_loss_of_a_call_on_two_modules_is_that_of_the_reference(backend):
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-5)
 
 
-def test_hidden_rows_and_parts_of_a_call(backend):
+def test_hidden_rows_and_rows_that_count_in_part_and_parts_of_a_call(backend):
     batch = ppo_batch(12)
-    batch["loss_mask"] = np.array([1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 0, 1], np.float32)
+    batch["loss_mask"] = np.array([1, 1 / 3, 0, 0, 1, 1, 1 / 2, 0, 1, 1 / 3, 0, 1 / 4], np.float32)
     whole = ppo_config(backend, **SGD).build_learner()
     halves = ppo_config(backend, **SGD, accumulate=2).build_learner()
     whole.update(batch)

@@ -120,6 +120,27 @@ def test_parts_and_learners_of_unequal_lengths_are_one_batch(agg, flat, accumula
         assert found["error"] == pytest.approx(expected["error"], abs=1e-6)
 
 
+@AGGS
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_several_calls_of_unequal_lengths_are_one_batch(agg, accumulate):
+    batch, one = tokens(agg), learner()
+    before, expected = one.get_weights(), one.update(batch)[P]
+    assert largest_difference(one.get_weights(), before) > 1e-3
+
+    def train(each):
+        for part in (slice(1), slice(1, 6), slice(6, None)):
+            each.forward_backward({name: column[part] for name, column in batch.items()})
+        return results.append(each.optim_step().result()[P])
+
+    results, alone, two = [], learner(accumulate=accumulate), [learner(accumulate=accumulate) for _ in "12"]
+    train(alone)
+    take_turns(two, train)
+    for each, found in zip((alone, *two), (results[0], *results[-2:]), strict=True):
+        assert largest_difference(each.get_weights(), one.get_weights()) < 1e-6
+        assert found["error"] == pytest.approx(expected["error"], abs=1e-6)
+        assert found["num_module_steps_trained"] == LENGTHS.sum()
+
+
 def test_the_two_means_train_differently():
     found = []
     for agg in EXPECTED:

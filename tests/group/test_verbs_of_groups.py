@@ -71,6 +71,7 @@ def test_a_share_that_is_not_finite_is_an_error_of_all() -> None:
 
 def test_remote_learners_are_one(pair: LearnerGroup, backend: str) -> None:
     one, batch = pair_of_one(pair, backend), ppo_batch(13)
+    batch["loss_mask"] = (1.0 / np.arange(1, 14)).astype(np.float32)
     futures = [pair.forward_backward(part(batch, 0, 4)), pair.forward_backward(part(batch, 4, 13))]
     futures += [pair.optim_step(timesteps={"num_env_steps_sampled_lifetime": 13})]
     results = [each.result() for each in futures]

@@ -16,12 +16,12 @@ from plugrad.types import ALL_MODULES, Array, ModuleID
 class StepSums:
     """What the calls since the last step have added up.
 
-    A call's weight is its number of rows that count, in units of those of the first call that has the module. So a
-    single call has the weight 1.
+    A call's mass is the number of its rows that count, or the sum of its `loss_mask`, which may have fractions. Its
+    weight is its mass in units of that of the first call that has the module. So a single call has the weight 1.
 
     Args:
         snapshot: of the learner before the first one.
-        added: of each call that was added, the rows that count, for each module and for all.
+        added: of each call that was added, the masses, for each module and for all.
         rows: of all calls, also of those that were skipped; for each module.
         env_steps: of all calls.
         num_calls: how many.
@@ -31,7 +31,7 @@ class StepSums:
     """
 
     snapshot: Snapshot
-    added: list[dict[ModuleID, int]] = field(default_factory=list)
+    added: list[dict[ModuleID, float]] = field(default_factory=list)
     rows: dict[ModuleID, int] = field(default_factory=dict)
     env_steps: int = 0
     num_calls: int = 0
@@ -39,54 +39,54 @@ class StepSums:
     metrics: dict[str, float] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
 
-    def weights_of(self, rows: Mapping[ModuleID, int]) -> dict[ModuleID, float]:
+    def weights_of(self, masses: Mapping[ModuleID, float]) -> dict[ModuleID, float]:
         """The weights of a call.
 
         Args:
-            rows: that count, for each module and for all.
+            masses: of each module and of all.
 
         Returns:
             `{module_id or ALL_MODULES: weight}`.
         """
-        first: dict[ModuleID, int] = {}
-        for each in (*self.added, rows):
+        first: dict[ModuleID, float] = {}
+        for each in (*self.added, masses):
             first = {**each, **first}
-        return {module_id: number / first[module_id] for module_id, number in rows.items()}
+        return {module_id: mass / first[module_id] for module_id, mass in masses.items()}
 
     def factors(self) -> dict[ModuleID, Array]:
         """What the sums of gradients are multiplied by."""
         weights: dict[ModuleID, float] = {}
-        for rows in self.added:
-            for module_id, weight in self.weights_of(rows).items():
+        for masses in self.added:
+            for module_id, weight in self.weights_of(masses).items():
                 weights[module_id] = weights.get(module_id, 0.0) + weight
         weights.pop(ALL_MODULES, None)
         return {module_id: np.array([1.0 / weight], np.float32) for module_id, weight in weights.items()}
 
-    def are_proportional(self, rows: Mapping[ModuleID, int]) -> bool:
+    def are_proportional(self, masses: Mapping[ModuleID, float]) -> bool:
         """Whether all modules have the same share of their rows in each call, with a further one.
 
         Args:
-            rows: of the further call.
+            masses: of the further call.
         """
-        calls = [*self.added, rows]
+        calls = [*self.added, masses]
         ids = {module_id for each in calls for module_id in each}
         numbers = np.array([[each.get(module_id, 0) for module_id in sorted(ids)] for each in calls], float)
         shares = numbers / numbers.sum(0)
-        return bool(np.allclose(shares, shares[:, :1], rtol=0.0, atol=1e-9))
+        return bool(np.allclose(shares, shares[:, :1], rtol=0.0, atol=1e-7))  # fractions are float32
 
-    def add(self, rows: Mapping[ModuleID, int], means: Mapping[str, Any]) -> None:
+    def add(self, masses: Mapping[ModuleID, float], means: Mapping[str, Any]) -> None:
         """Add a call.
 
         Args:
-            rows: that count, for each module and for all.
+            masses: of each module and of all.
             means: its metrics, times its weights.
         """
-        weights = self.weights_of(rows)
+        weights = self.weights_of(masses)
         for name, value in means.items():
             weight = weights.get(name.split(SEPARATOR)[0], weights[ALL_MODULES])
             self.metrics[name] = self.metrics.get(name, 0.0) + float(value)
             self.weights[name] = self.weights.get(name, 0.0) + weight
-        self.added.append(dict(rows))
+        self.added.append(dict(masses))
 
     def means(self) -> dict[str, Any]:
         """The means of the metrics over the rows of all calls."""

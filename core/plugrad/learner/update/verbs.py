@@ -1,8 +1,8 @@
 """`forward_backward` and `optim_step`: one gradient step in two halves, of which the first takes any number of batches.
 
 The first half adds the gradients of a batch to what was added before, in variables that programs assign. Losses are
-multiplied before they are differentiated: by a module's rows that count, in units of those of its first batch. The
-second half divides by the sum of these weights. So batches of any sizes are one step on all of their rows, and one
+multiplied before they are differentiated: by the sum of a module's `loss_mask`, in units of that of its first batch.
+The second half divides by the sum of these weights. So batches of any sizes are one step on all of their rows, and one
 batch is the step that `update` takes. Both halves call the functions of a whole step (`plugrad.learner.update.step`).
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from plugrad import batch as batches
 from plugrad.batch.forms import SampleCount
+from plugrad.batch.sequences import count_steps_per_row
 from plugrad.errors import BatchError, ConfigError, UnfinishedStepError
 from plugrad.gradients import Layout
 from plugrad.hooks.backend_spec import BackendSpec
@@ -241,10 +242,10 @@ class Verbs:
     ) -> dict[str, Any]:
         """Add a batch; returns the means of its metrics."""
         learner, run, accumulate = self._learner, self._learner._update_run, self._learner.config.accumulate
-        rows = {module_id: each.steps for module_id, each in counts.items()}
-        self._check_shares(sums, rows)
-        rows[ALL_MODULES] = sum(rows.values())
-        weights = sums.weights_of(rows)
+        masses = {module_id: float(count_steps_per_row(columns[module_id]).sum()) for module_id in counts}
+        masses[ALL_MODULES] = sum(masses.values())
+        self._check_shares(sums, masses)
+        weights = sums.weights_of(masses)
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in counts}
         order = minibatch_indices(counts, MinibatchSpec(accumulate=accumulate), streams)
         key = loss if isinstance(loss, Hashable) else id(loss)
@@ -286,7 +287,7 @@ class Verbs:
             _restore(before)
             moved.restore_variables()
         else:
-            sums.add(rows, means)
+            sums.add(masses, means)
             sums.seen |= seen
         found = {
             name: value / weights.get(name.split(SEPARATOR)[0], weights[ALL_MODULES])
@@ -402,20 +403,21 @@ class Verbs:
                 "update(batch)"
             )
 
-    def _check_shares(self, sums: StepSums, rows: Mapping[ModuleID, int]) -> None:
+    def _check_shares(self, sums: StepSums, masses: Mapping[ModuleID, float]) -> None:
         """Where modules share parameters, a sum of gradients cannot be divided by the rows of each of them."""
-        if sums.are_proportional({**rows, ALL_MODULES: sum(rows.values())}):
+        if sums.are_proportional(masses):
             return
         joint = f"{ALL_MODULES}{SEPARATOR}{TOTAL_LOSS_KEY}" in sums.metrics
         shared = [ref for ref in self._refs_of_several() if not joint]
         if joint or shared:
             what = "compute_losses has a loss of all modules" if joint else f"modules share {shared[0]}"
+            first = sums.added[0] if sums.added else masses
             raise BatchError(
                 f"forward_backward: {what}, and the calls since the last step have rows of the modules in different "
-                f"proportions, last {dict(rows)}, first {sums.added[0] if sums.added else dict(rows)}: give each call "
-                "the same share of each module's rows, or call update(batch) with all rows",
-                expected=sums.added[0] if sums.added else {},
-                found=dict(rows),
+                f"proportions, last {_in_words(masses)}, first {_in_words(first)}: give each call the same share of "
+                "each module's rows, or call update(batch) with all rows",
+                expected=dict(first),
+                found=dict(masses),
             )
 
     def _refs_of_several(self) -> list[ParamRef]:
@@ -459,6 +461,12 @@ class Verbs:
 def _restore(copies: Sequence[tuple[Variable, Any]]) -> None:
     for variable, value in copies:
         variable.assign(value)
+
+
+def _in_words(masses: Mapping[ModuleID, float]) -> str:
+    return ", ".join(
+        f"{mass:g} of {module_id!r}" for module_id, mass in masses.items() if module_id != ALL_MODULES
+    )
 
 
 def _name_of(loss: Any) -> str | None:
