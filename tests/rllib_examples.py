@@ -4,8 +4,9 @@
 
 The examples are copied to FOLDER as a package `rllib_examples`, in which they import each other, and migrated there.
 Its folders import what is asked of them alone, so that an example needs what it uses and no more.
-Each one that is a program is run for two iterations in a process where `ray.rllib` cannot be imported. Those of the old
-API stack are left out. The list in `tests/data/rllib_examples.json` is of RLlib 2.60.
+Each one that is a program is run for two iterations in a process where `ray.rllib` cannot be imported; trials of Ray
+Tune, too, which need the extra `tune`. Those of the old API stack are left out. The list in
+`tests/data/rllib_examples.json` is of RLlib 2.60.
 """
 
 import ast
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from plugrad_rllib.migrate.rewrite import migrate
 
-SECONDS = 150
+SECONDS = 300
 """The longest time that an example may take."""
 RUN = """
 import runpy, sys
@@ -27,8 +28,18 @@ class Blocked:
         if name == "ray.rllib" or name.startswith("ray.rllib."):
             raise ImportError(f"{name} is blocked")
 
+def two_iterations():
+    # of each trial of Ray Tune, and one trial for each setting
+    from ray import tune
+
+    settings, search = tune.RunConfig, tune.TuneConfig
+    tune.RunConfig = lambda **given: settings(**{**given, "stop": {"training_iteration": 2}})
+    tune.TuneConfig = lambda **given: search(**{**given, "num_samples": 1})
+
 sys.meta_path.insert(0, Blocked())
 sys.argv[:] = sys.argv[1:]
+if sys.argv.pop() == "tune":
+    two_iterations()
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
@@ -115,7 +126,9 @@ def outcome(folder: Path, name: str) -> str:
 
 
 def _run(folder: Path, module: str, options: list[str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", RUN, module, *options]
+    path = folder / f"{module.replace('.', '/')}.py"
+    kind = "tune" if "tune.Tuner(" in path.read_text() else "plain"
+    command = [sys.executable, "-c", RUN, module, *options, kind]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 

@@ -23,6 +23,10 @@ class Results(dict[str, Any]):
         except KeyError:
             return default
 
+    def copy(self) -> "Results":
+        """The same results in another dict."""
+        return Results(self)
+
     def __missing__(self, key: str) -> "Results":
         prefix = f"{key}/"
         part = Results(

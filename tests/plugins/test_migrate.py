@@ -183,7 +183,8 @@ def test_what_is_done_with_an_algorithm_has_its_name_here(tmp_path: Path) -> Non
     )
     done = migrate(path, "--write")
     assert named(done) == [
-        f"{path}:1: tune.Tuner: plugrad searches and trains without Ray Tune; see the page (docs/tune.md)",
+        f"{path}:1: tune.Tuner: what Ray Tune runs here is tune.Tuner(trainable(config), ...); see the page "
+        "(docs/ray-tune.md)",
         f"{path}:16: .get_module: algorithm.get_policy() acts, algorithm.learner_group.foreach_learner(...) reaches "
         "modules (docs/use-a-policy.md)",
     ]

@@ -7,7 +7,7 @@ import libcst as cst
 from plugrad.config import SECTIONS as OURS
 from plugrad.deprecation import hint_for
 from plugrad.model_config import MODEL_SETTINGS
-from plugrad_rllib.migrate import callbacks, config_arguments, environments
+from plugrad_rllib.migrate import callbacks, config_arguments, environments, tuning
 from plugrad_rllib.migrate.code import argument, as_one, code, expression_statement, name_of, string
 from plugrad_rllib.migrate.names import ALGORITHMS, HAVE_RLLIB_DEFAULTS, HERE
 from plugrad_rllib.migrate.program import Program
@@ -143,6 +143,8 @@ def _section(program: Program, call: cst.Call, func: cst.Attribute, line: int) -
     elsewhere: dict[str, list[cst.Arg]] = {}
     for each in call.args:
         for target, setting in config_arguments.rewritten(program, section, each, line):
+            if tuning.searched(program, setting):
+                continue
             (here if target == section else elsewhere.setdefault(target, [])).append(setting)
     node: cst.BaseExpression = func.value
     if here and end is not None:  # the last one ends as the last one did, so that the layout stays

@@ -12,8 +12,7 @@ from plugrad_rllib.migrate.names import CONSTANTS, HERE, INSTEAD, NOT_NEEDED, OF
 from plugrad_rllib.migrate.program import OF_RLLIB, Program
 
 RAY_CALLS = ("ray.init", "ray.shutdown")
-VALUES = """
-def forward_train(self, batch, **kwargs):
+VALUES = """def forward_train(self, batch, **kwargs):
     outputs = super().forward_train(batch, **kwargs)
     values = self.compute_values(batch, embeddings=outputs.get(Columns.EMBEDDINGS))
     return {**outputs, Columns.VF_PREDS: values}
@@ -64,7 +63,7 @@ def _is_replaced(program: Program, module: str, alias: cst.ImportAlias, line: in
         if name != "MultiAgentEnv":
             return False
     elif name not in {*NOT_NEEDED, *REWRITTEN, *CONSTANTS}:
-        if module != "ray.tune":
+        if not module.startswith("ray.tune"):
             program.notes.add(line, _UNKNOWN.format(name=name))
         return False
     if name not in HERE:
@@ -101,9 +100,11 @@ def _note_ray(program: Program, names: Sequence[cst.ImportAlias], line: int) -> 
     for alias in names:
         name = code(alias.asname.name) if alias.asname is not None else code(alias.name)
         used = program.ray_calls.get(name)
-        if used is not None:
-            text = f"{name}.{used}: plugrad searches and trains without Ray Tune; see the page"
-            program.notes.add(line, text, "docs/tune.md")
+        if used is not None and not program.is_tuned:
+            text = (
+                f"{name}.{used}: what Ray Tune runs here is tune.Tuner(trainable(config), ...); see the page"
+            )
+            program.notes.add(line, text, "docs/ray-tune.md")
 
 
 def _without_unused_parts(program: Program, node: cst.ImportFrom) -> cst.ImportFrom | cst.RemovalSentinel:
@@ -151,9 +152,9 @@ def without_bases(program: Program, node: cst.ClassDef, line: int) -> cst.ClassD
     of_rllib = {program.imported.get(name_of(each.value) or "") for each in node.bases}
     if "ValueFunctionAPI" in of_rllib:
         program.needed.add(("plugrad", "Columns", "Columns"))
-        node = node.with_changes(
-            body=node.body.with_changes(body=[*node.body.body, cst.parse_statement(VALUES)])
-        )
+        values = cst.ensure_type(cst.parse_statement(VALUES), cst.FunctionDef)
+        values = values.with_changes(leading_lines=[cst.EmptyLine(indent=False)])
+        node = node.with_changes(body=node.body.with_changes(body=[*node.body.body, values]))
     if "TargetNetworkAPI" in of_rllib:
         gone = [
             each.name.value

@@ -24,6 +24,24 @@ CONNECTORS = frozenset({"env_to_module_connector", "learner_connector"})
 RAY_PARTS = frozenset({"air", "train", "tune"})
 """Of Ray, which plugrad does without."""
 
+SAMPLERS = frozenset(
+    {
+        "choice",
+        "grid_search",
+        "lograndint",
+        "loguniform",
+        "qlograndint",
+        "qloguniform",
+        "qrandint",
+        "qrandn",
+        "quniform",
+        "randint",
+        "randn",
+        "sample_from",
+        "uniform",
+    }
+)
+"""Functions of Ray Tune that stand for a value of each trial."""
 
 _REGISTERING = ("register_env", "registry")
 """Of a part of Ray, what is rewritten."""
@@ -47,6 +65,9 @@ class Program:
         algorithms: variables that hold an algorithm.
         ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
             `{"tune": "Tuner"}`.
+        logged: names of metrics that the file logs itself: `metrics_logger.log_value("steps_to_meet", ...)`.
+        is_tuned: whether a Tuner of Ray Tune gets a config.
+        searched: `{setting here: what stands for its value}`: what the trials of a Tuner differ in.
         registering: how often a part of ray only registers an environment, which is rewritten.
         own_settings: `{setting of a learner_config_dict: default}`, as Python.
         returned: `{function of the file: what it returns}`, of those that do nothing else.
@@ -71,6 +92,9 @@ class Program:
     results: dict[str, str | None] = field(default_factory=dict)
     algorithms: set[str] = field(default_factory=set)
     ray_calls: dict[str, str] = field(default_factory=dict)
+    logged: set[str] = field(default_factory=set)
+    is_tuned: bool = False
+    searched: dict[str, str] = field(default_factory=dict)
     registering: Counter[str] = field(default_factory=Counter)
     own_settings: dict[str, str] = field(default_factory=dict)
     returned: dict[str, ast.expr] = field(default_factory=dict)
@@ -95,6 +119,10 @@ class Program:
         while isinstance(inner, ast.Attribute):
             inner = inner.value
         return node.attr if isinstance(node, ast.Attribute) and isinstance(inner, ast.Name) else None
+
+    def is_config(self, node: ast.expr) -> bool:
+        """Whether an expression is a config with any number of fluent calls; asked for once the file was read."""
+        return _is_config(self, node)
 
     def own_config(self, name: str) -> str:
         """The class that a config class's name stands for: one of the program's own where it has own settings."""
@@ -271,6 +299,12 @@ def _look_at_call(program: Program, node: ast.Call) -> None:
     ):
         name = str(node.args[0].value)
         program.environments[name] = "make_" + re.sub(r"\W+", "_", name)
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "log_value" and node.args:
+        program.logged |= {str(each.value) for each in node.args[:1] if isinstance(each, ast.Constant)}
+    if ast.unparse(node.func).rpartition(".")[2] == "Tuner":
+        program.is_tuned |= any(
+            each.arg == "param_space" and _is_config(program, each.value) for each in node.keywords
+        )
     for keyword in node.keywords:
         if keyword.arg in ("minibatch_size", "sgd_minibatch_size"):
             program.sets_minibatch_size = True

@@ -110,8 +110,24 @@ def text_in_string(
     return cst.FormattedStringText(text) if text is not None and is_plain else node
 
 
-def with_other_quotes(node: cst.FormattedString) -> cst.FormattedString:
-    """An f-string whose parts have no quotation marks of its own kind, which Python takes from 3.12 on only."""
+def with_other_quotes(
+    before: cst.FormattedString, node: cst.FormattedString
+) -> cst.FormattedString | cst.SimpleString:
+    """An f-string whose parts have no quotation marks of its own kind, which Python takes from 3.12 on only.
+
+    Args:
+        before: an f-string.
+        node: the same after its names were replaced.
+
+    Returns:
+        What takes its place: a plain string where nothing but text is left.
+    """
+    texts = [each.value for each in node.parts if isinstance(each, cst.FormattedStringText)]
+    had_names = any(isinstance(each, cst.FormattedStringExpression) for each in before.parts)
+    is_text = len(texts) == len(node.parts) and not any(brace in text for text in texts for brace in "{}")
+    if had_names and is_text and node.start.lower() == f"f{node.quote}":
+        text = "".join(texts)
+        return cst.SimpleString(f"{node.quote}{text}{node.quote}", lpar=node.lpar, rpar=node.rpar)
     swapped = _OtherQuotes(node.quote)
     parts = [each.visit(swapped) for each in node.parts]
     return node.with_changes(parts=parts)
@@ -155,7 +171,7 @@ def read(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseExpre
         results, _ = _read(whole)
         if results is not None:
             return _with_whole(node, results)
-    if part is not None and key.split("/")[0] not in _KEYS[part]:
+    if part is not None and key.split("/")[0] not in _KEYS[part] | program.logged:
         program.notes.add(line, _UNKNOWN.format(part=part, key=key, keys=", ".join(sorted(_KEYS[part]))))
     if isinstance(whole, cst.Name) and program.results.get(whole.value, "") is None and key == "env_runners":
         program.notes.add(line, _UNCLEAR.format(name=whole.value))

@@ -16,6 +16,7 @@ from plugrad_rllib.migrate import (
     modules,
     policies,
     results,
+    tuning,
 )
 from plugrad_rllib.migrate.code import in_parentheses, name_of, without_parentheses
 from plugrad_rllib.migrate.names import OF_ENV_CONTEXTS, PARTS_OF_MODULES
@@ -146,9 +147,9 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_FormattedString(
         self, original_node: cst.FormattedString, updated_node: cst.FormattedString
-    ) -> cst.FormattedString:
+    ) -> "BaseExpression":
         """Give keys in strings the other quotation marks; see libcst."""
-        return results.with_other_quotes(updated_node)
+        return results.with_other_quotes(original_node, updated_node)
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> "BaseExpression":
         """Rewrite keys; see libcst."""
@@ -192,6 +193,7 @@ class _Rewriter(cst.CSTTransformer):
             return in_parentheses(configs.model_config(self.program, call, line), updated_node)
         found = environments.unwrapped(self.program, call)
         if isinstance(found, cst.Call):
+            found = tuning.tuner(self.program, original_node, found, line)
             found = policies.by_name(self.program, found, line)
         if isinstance(found, cst.Call):
             found = configs.own_setting_or(self.program, found)

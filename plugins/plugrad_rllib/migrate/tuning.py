@@ -1,0 +1,78 @@
+"""Ray Tune: `tune.Tuner` of an RLlib config as one of `plugrad_rllib.tune.trainable`, with what it searches."""
+
+import ast
+
+import libcst as cst
+
+from plugrad_rllib.migrate.code import argument, code, name_of, string
+from plugrad_rllib.migrate.names import ALGORITHMS
+from plugrad_rllib.migrate.program import SAMPLERS, Program
+
+
+def searched(program: Program, setting: cst.Arg) -> bool:
+    """Keep `lr=tune.loguniform(1e-5, 1e-2)` for the Tuner: a config of plugrad has values alone.
+
+    Args:
+        program: what is known of the file; what is searched is added to it.
+        setting: of a config, by its name here.
+
+    Returns:
+        Whether the setting is searched, and so leaves the config.
+    """
+    called = code(setting.value.func) if isinstance(setting.value, cst.Call) else ""
+    if not program.is_tuned or setting.keyword is None or called.rpartition(".")[2] not in SAMPLERS:
+        return False
+    program.searched[setting.keyword.value] = code(setting.value)
+    return True
+
+
+def tuner(program: Program, before: cst.Call, call: cst.Call, line: int) -> cst.Call:
+    """`tune.Tuner("PPO", param_space=config)` as `tune.Tuner(trainable(config), param_space={...})`.
+
+    Args:
+        program: what is known of the file.
+        before: a call of the program.
+        call: the same with rewritten arguments.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place.
+    """
+    if code(call.func).rpartition(".")[2] != "Tuner":
+        return call
+    theirs, space = argument(before, "param_space"), argument(call, "param_space")
+    given = argument(call, "trainable", 0)
+    if theirs is None or space is None:
+        return call
+    if not program.is_config(ast.parse(code(theirs.value).strip(), mode="eval").body):
+        return call
+    program.is_tuned = False  # what is searched from here on is none of this Tuner
+    pairs = ", ".join(f'"{name}": {value}' for name, value in program.searched.items())
+    if given is None or not _is_algorithm(program, given.value):
+        text = (
+            f"{code(call.func)}(..., param_space={code(space.value)}): give what your trainable takes, such as "
+            f"param_space={{{pairs}}}; trainable(config) of plugrad_rllib.tune runs a config"
+        )
+        program.notes.add(line, text, "docs/ray-tune.md")
+        return call
+    program.needed.add(("plugrad_rllib.tune", "trainable", "trainable"))
+    first = given.with_changes(value=cst.parse_expression(f"trainable({code(space.value)})"))
+    args = []
+    for each in call.args:
+        if each is given:
+            args.append(first)
+        elif each is not space:
+            args.append(each)
+        elif pairs:
+            args.append(each.with_changes(value=cst.parse_expression(f"{{{pairs}}}")))
+    return call.with_changes(args=args)
+
+
+def _is_algorithm(program: Program, node: cst.BaseExpression) -> bool:
+    """Whether an expression is RLlib's algorithm: "PPO", PPO, config.algo_class, or get_trainable_cls("PPO")."""
+    if isinstance(node, cst.Attribute):
+        return node.attr.value == "algo_class"
+    if isinstance(node, cst.Call):
+        return name_of(node.func) == "get_algorithm"  # it was rewritten
+    name = string(node) or program.imported.get(name_of(node) or "", "")
+    return name in ALGORITHMS
