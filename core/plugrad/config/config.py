@@ -21,7 +21,7 @@ from plugrad.config.rules import (
     standby_settings,
     use_standbys,
 )
-from plugrad.config.sampling_settings import EACH_IS_A_PROCESS, REQUESTED_FIRST, SamplingSettings
+from plugrad.config.sampling_settings import EACH_IS_A_PROCESS, PLACEMENTS, REQUESTED_FIRST, SamplingSettings
 from plugrad.deprecation import with_older_names
 from plugrad.errors import ConfigError
 from plugrad.importing.names import importable_name, resolve_name
@@ -203,6 +203,7 @@ class Config(SamplingSettings):
     num_gpus_per_learner: float = field(0, section="learners", minimum=0)
     local_gpu_idx: int = field(0, section="learners", minimum=0)
     custom_resources_per_learner: dict[str, Any] = field({}, section="learners")
+    placement: str | None = field(None, section="learners", choices=PLACEMENTS)
     learner_class: Any = field(None, section="learners", importable=True, code=LEARNER)
     learner_connector: Any = field(None, section="learners", importable=True)
     add_default_connectors: bool = field(True, section="learners")
@@ -231,6 +232,10 @@ class Config(SamplingSettings):
             local_gpu_idx (int): RLlib's setting. It has no effect: choose a GPU with `.framework(device="cuda:1")`.
                 Default: `0`.
             custom_resources_per_learner (dict): other Ray resources per remote learner, {name: amount}. Default: `{}`.
+            placement (str): where Ray puts remote learners: "pack" (on as few machines as possible), "spread" (on as
+                many as possible), by a placement group that has their CPUs, GPUs and other resources before the first
+                one starts; if the cluster does not have them within `timeout_s`, it is an error. None: each where Ray
+                finds a place for it. Default: `None`.
             learner_class (class): a subclass of `Learner`, or its name "package.module:Class". None: the algorithm's.
                 Default: `None`.
             learner_connector (function): called with the observation space and the action space; it returns a connector

@@ -17,6 +17,8 @@ from plugrad.importing.trusted_names import ENVIRONMENT, WRAPPER
 # nobody sees the end of.
 EACH_IS_A_PROCESS: Final = {"maximum": 10_000, "reason": "each is a process of its own", "max_in_file": 256}
 REQUESTED_FIRST: Final = {"maximum": 10_000, "reason": "so many are requested before the first is taken"}
+PLACEMENTS: Final = ("pack", "spread")
+"""How Ray's placement groups lay out actors."""
 
 _WRAP: Final = "give a function as env that makes the environment and wraps it"
 
@@ -175,6 +177,7 @@ class SamplingSettings(FluentConfig):
         max_in_file=1024,
     )
     env_runner_backend: str = field("auto", section="env_runners", choices=("auto", "process", "ray"))
+    env_runner_placement: str | None = field(None, section="env_runners", choices=PLACEMENTS)
     max_requests_in_flight_per_env_runner: int = field(2, section="env_runners", minimum=1, **REQUESTED_FIRST)
     sample_async: bool = field(False, section="env_runners")
     rollout_fragment_length: int | None = field(
@@ -250,6 +253,8 @@ class SamplingSettings(FluentConfig):
             env_runner_backend (str): where env runners run: "process" (processes on this machine, without Ray), "ray"
                 (Ray actors), or "auto": "ray" if learners are remote, Ray is initialised or RAY_ADDRESS is set, else
                 "process". Default: `"auto"`.
+            env_runner_placement (str): where Ray puts env runners, which ask for one CPU each: as `placement` of
+                learners. Default: `None`.
             max_requests_in_flight_per_env_runner (int): samples that an asynchronous algorithm requests from one env
                 runner before it takes the first. An env runner that has made that many waits. Default: `2`.
             sample_async (bool): request the next sample before learning from the last, so that both overlap. Samples

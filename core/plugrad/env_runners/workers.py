@@ -9,8 +9,9 @@ from plugrad.config import Config
 from plugrad.env_runners.actor import EnvRunnerActor
 from plugrad.errors import PlugradError
 from plugrad.workers import raylet
-from plugrad.workers.actors import Actor, RayCalls, kill_all, start_actors
+from plugrad.workers.actors import Actor, RayCalls, kill_all
 from plugrad.workers.answers import Calls, LostActor, gather
+from plugrad.workers.placement import Placement
 from plugrad.workers.process import ProcessCalls, WorkerProcess
 from plugrad.workers.ray_start import get_ray, num_cpus_to_reserve
 
@@ -94,21 +95,29 @@ class RayWorkers:
         self._ray = get_ray(f"num_env_runners={config.num_env_runners}")
         self.calls: Calls = RayCalls(self._ray)
         self._timeout_s = config.build_timeout_s
+        self._number = config.num_env_runners
+        self._placement = Placement(
+            self._ray,
+            config.env_runner_placement,
+            {"num_cpus": num_cpus_to_reserve(self._ray, 1)},
+            what=f"env_runner_placement={config.env_runner_placement!r}",
+            smaller="env_runners(num_env_runners=...) with fewer",
+            timeout_s=config.timeout_s,
+        )
 
     def start(self, ranks: Iterable[int]) -> Mapping[int, Worker]:
         """See `EnvRunnerWorkers`.
 
         Raises:
+            ConfigError: the cluster has no place for them as `env_runner_placement` asks.
             PlugradError: a worker was lost while it was started.
         """
-        arguments = [(rank, sys.path) for rank in ranks]
-        options = {"num_cpus": num_cpus_to_reserve(self._ray, 1)}
-        started = start_actors(self._ray, EnvRunnerActor, arguments, options)
-        new = {rank: actor for (rank, _), actor in zip(arguments, started, strict=True)}
+        self._placement.reserve(self._number)
+        new = {rank: self._placement.start(EnvRunnerActor, (rank, sys.path)) for rank in ranks}
         refs = {rank: actor.locate() for rank, actor in new.items()}
         for rank, location in gather(self.calls, refs, self._timeout_s).items():
             if isinstance(location, LostActor):
-                kill_all(started, SHUTDOWN_S)
+                kill_all(new.values(), SHUTDOWN_S)
                 raise PlugradError(f"env runner {rank} {location.reason}", rank=rank)
             new[rank].location = location
         return new
@@ -120,3 +129,4 @@ class RayWorkers:
     def stop(self, workers: Collection[Any]) -> None:
         """See `EnvRunnerWorkers`."""
         kill_all(workers, SHUTDOWN_S)
+        self._placement.release()

@@ -18,8 +18,9 @@ from plugrad.group.messages import Replies, Reply, make_failure, raise_failures
 from plugrad.group.standbys import Standbys
 from plugrad.hooks.collectives import choose_collective
 from plugrad.hooks.registry import load_collective
-from plugrad.workers.actors import Actor, RayCalls, kill_all, start_actors
+from plugrad.workers.actors import Actor, RayCalls, kill_all
 from plugrad.workers.answers import LostActor, gather, gather_with_pings
+from plugrad.workers.placement import Placement
 from plugrad.workers.ray_start import num_cpus_to_reserve
 from plugrad.workers.restarts import RestartLimit
 
@@ -54,6 +55,19 @@ class WorkerGroup:
         self._joined: tuple[str | None, str] = (None, "")  # the current collective: its name and its key
         self._calls = RayCalls(ray)
         self._actors: dict[int, Actor] = {}
+        self._placement = Placement(
+            ray,
+            config.placement,
+            {
+                "num_cpus": num_cpus_to_reserve(ray, config.num_cpus_per_learner),
+                "num_gpus": config.num_gpus_per_learner,
+                "resources": config.custom_resources_per_learner or None,
+            },
+            what=f"placement={config.placement!r} of learners",
+            smaller="learners(num_learners=...) with fewer, or num_cpus_per_learner, num_gpus_per_learner or "
+            "custom_resources_per_learner with less",
+            timeout_s=config.timeout_s,
+        )
         self.standbys = Standbys(
             self._calls, config.num_standby_learners, self._start_actor, RestartLimit(config.max_restarts)
         )
@@ -179,9 +193,11 @@ class WorkerGroup:
         The first learners of a group have its state from the beginning; later ones need `sync_from`.
 
         Raises:
+            ConfigError: the cluster has no place for them as `placement` asks.
             Exception: what building a learner raised.
         """
         timeout_s, ranks = self.config.build_timeout_s, list(ranks)
+        self._placement.reserve(len({*self._actors, *ranks}) + self.config.num_standby_learners)
         standbys = {rank: standby for rank in ranks if (standby := self.standbys.take()) is not None}
         started = {
             rank: (standbys[rank].actor, standbys[rank].built)
@@ -208,13 +224,8 @@ class WorkerGroup:
         import cloudpickle
 
         config = self.config
-        options = {
-            "num_cpus": num_cpus_to_reserve(self.ray, config.num_cpus_per_learner),
-            "num_gpus": config.num_gpus_per_learner,
-            "resources": config.custom_resources_per_learner or None,
-        }
         threads = max(1, int(config.num_cpus_per_learner))
-        (actor,) = start_actors(self.ray, LearnerActor, [(rank, threads, sys.path)], options)
+        actor = self._placement.start(LearnerActor, (rank, threads, sys.path))
         return actor, actor.call("build", cloudpickle.dumps(config), cloudpickle.dumps(self._plugins))
 
     def build_error(self, lost: LostActor) -> PlugradError:
@@ -266,6 +277,7 @@ class WorkerGroup:
         finally:
             actors, self._actors = self._actors, {}
             kill_all([*actors.values(), *self.standbys.close()], SHUTDOWN_S)
+            self._placement.release()
             self._clean_up(*self._joined)
 
     # --- collective and state -----------------------------------------------------------------------------------

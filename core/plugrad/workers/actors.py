@@ -24,12 +24,14 @@ class Actor:
 
     Attributes:
         location: Ray's id of its node and its process id; None until `locate()` was answered.
+        is_ended: whether Ray was told to end it.
     """
 
     def __init__(self, ray: Any, handle: Any) -> None:
         self._ray = ray
         self._handle = handle
         self.location: tuple[str, int] | None = None
+        self.is_ended = False
 
     @property
     def node(self) -> str | None:
@@ -65,6 +67,7 @@ class Actor:
 
     def terminate(self) -> None:
         """Let Ray end it, without waiting."""
+        self.is_ended = True
         with suppress(Exception):
             self._ray.kill(self._handle, no_restart=True)
 
@@ -131,19 +134,19 @@ def kill_all(actors: Collection[Actor], timeout_s: float) -> None:
             actor.kill()
 
 
-def start_actors(
-    ray: Any, actor_class: type[Any], arguments: Sequence[tuple[Any, ...]], options: Mapping[str, Any]
-) -> list[Actor]:
-    """Start actors without waiting for them.
+def start_actor(
+    ray: Any, actor_class: type[Any], arguments: tuple[Any, ...], options: Mapping[str, Any]
+) -> Actor:
+    """Start an actor without waiting for it.
 
     Args:
         ray: the module.
-        actor_class: their class.
-        arguments: of the class, one tuple per actor.
+        actor_class: its class.
+        arguments: of the class.
         options: Ray's, such as `num_cpus`.
 
     Returns:
-        One actor per tuple.
+        The actor.
 
     Raises:
         LearnerGroupDeadError: Ray itself is gone.
@@ -151,7 +154,7 @@ def start_actors(
     raylet.check(ray)
     remote = ray.remote(concurrency_groups={CONTROL: 1})(actor_class)
     settings = {"max_restarts": 0, "max_task_retries": 0, **options}
-    return [Actor(ray, remote.options(**settings).remote(*each)) for each in arguments]
+    return Actor(ray, remote.options(**settings).remote(*arguments))
 
 
 class RayCalls:

@@ -61,7 +61,12 @@ def num_cpus_to_reserve(ray: Any, num_cpus: float) -> float:
     Returns:
         `num_cpus`; 0 in a Ray that was started here, where there is nobody to share CPUs with.
     """
-    return 0 if ray.get_runtime_context().gcs_address in _own_addresses else num_cpus
+    return 0 if is_started_here(ray) else num_cpus
+
+
+def is_started_here(ray: Any) -> bool:
+    """Whether the Ray that this process uses was started by `get_ray`, so that it has one node."""
+    return ray.get_runtime_context().gcs_address in _own_addresses
 
 
 def _import_ray(what: str) -> Any:
