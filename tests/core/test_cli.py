@@ -222,7 +222,15 @@ def test_doctor_says_what_is_here_and_what_to_type(plugrad):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["plugins"], ["plugins", "--json"], ["doctor"]]
+    "arguments",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["plugins"],
+        ["plugins", "--json"],
+        ["doctor"],
+        ["doctor", "--learners", "2"],
+    ],
 )
 def test_help_and_listings_import_no_framework(arguments):
     code = f"""

@@ -15,7 +15,9 @@ import click
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.command_group import OURS
 from plugrad.cli.exits import debug_option
+from plugrad.cli.plan import Plan
 from plugrad.cli.system import usable_cpus, version_of
+from plugrad.config.sampling_settings import PLACEMENTS
 from plugrad.errors import PluginConflictError
 from plugrad.hooks.plugin_records import PluginRecord, list_plugins, obstacle
 from plugrad.hooks.registry import PLUGINS_VARIABLE
@@ -60,21 +62,41 @@ PARTS = (
 
 @click.command()
 @debug_option
-def doctor() -> None:
+@click.option("--learners", type=click.IntRange(1), help="plan where so many remote learners will be")
+@click.option("--env-runners", type=click.IntRange(0), default=0, help="with --learners: env runners in Ray")
+@click.option("--gpus", type=click.IntRange(0), default=0, help="with --learners: GPUs of all machines")
+@click.option("--machines", type=click.IntRange(1), default=1, help="with --learners: equal machines")
+@click.option("--placement", type=click.Choice(PLACEMENTS), default="pack", help="with --learners: see train")
+def doctor(learners: int | None, env_runners: int, gpus: int, machines: int, placement: str) -> None:
     """Show what is installed, what is missing, and what to type.
 
     The problems that it found are at the end. No plugin is loaded: `plugrad plugins --check NAME` trains with one.
+    With --learners it shows instead which machine gets which learner. The machines need not be there.
     """
     records = list_plugins()
     width = max((len(record.name) for record in records), default=0)
-    for title, lines in (
+    if learners is not None:
+        plan = Plan(
+            learners=learners, env_runners=env_runners, gpus=gpus, machines=machines, placement=placement
+        )
+        return _show(plan.sections(records))
+    if env_runners or gpus or machines > 1:
+        raise click.UsageError(
+            "a plan needs --learners, the number of remote learners: plugrad doctor --learners 8 --gpus 8"
+        )
+    sections = (
         ("this machine", _machine()),
         ("frameworks", [framework_line(record) for record in records if _has_framework(record)]),
         ("optional packages", [part_line(part) for part in PARTS]),
         ("plugins", [_plugin_line(record, width) for record in records]),
         ("what to type", advice(records)),
         ("problems", problems(records) or ["none"]),
-    ):
+    )
+    return _show(sections)
+
+
+def _show(sections: Iterable[tuple[str, list[str]]]) -> None:
+    for title, lines in sections:
         click.secho(title, bold=True)
         for line in lines:
             click.echo(f"  {line}")
