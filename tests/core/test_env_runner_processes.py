@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counted import encodings
 from waiting import until, wait_until
 
 from plugrad import RLModuleSpec
@@ -68,6 +69,11 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_weights_are_encoded_once_for_all_env_runners():
+    found, arrays = encodings(config(), num_env_runners=3, versions=2)
+    assert found == [arrays, arrays]
 
 
 def beginnings(episodes: list[Any]) -> set[bytes]:

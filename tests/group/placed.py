@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 import ray
+from counted import encodings
 from groups import be, group_config
 from gymnasium.envs.classic_control import CartPoleEnv
 from learning import ppo_batch
@@ -74,7 +75,8 @@ def found() -> dict[str, Any]:
         message(runners.build_algo),
     ]
     wait_until(lambda: ray.available_resources().get("GPU") == 8, "the GPUs to be free", 0.1)
-    return {"nodes": nodes, "errors": errors}
+    several, arrays = encodings(sampling.env_runners(env_runner_placement="spread"), 3, versions=2)
+    return {"encoded": [several, arrays], "nodes": nodes, "errors": errors}
 
 
 if __name__ == "__main__":

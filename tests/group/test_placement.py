@@ -78,3 +78,8 @@ def test_each_learner_has_a_gpu_of_its_own(found, what) -> None:
 def test_an_impossible_placement_says_what_was_asked_and_what_is_there(found, error, parts) -> None:
     message = found["errors"][error]
     assert [part for part in parts if part not in message] == [], message
+
+
+def test_weights_are_encoded_once_for_env_runners_on_two_nodes(found) -> None:
+    several, arrays = found["encoded"]
+    assert several == [arrays, arrays]

@@ -1,6 +1,7 @@
 """Where env runners run: in Ray actors, or in processes of this machine."""
 
 import os
+import pickle
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
@@ -74,14 +75,24 @@ class ProcessWorkers:
         }
 
     def put(self, value: Any) -> Any:
-        """See `EnvRunnerWorkers`: the value itself."""
-        return value
+        """See `EnvRunnerWorkers`: the value, encoded once."""
+        return _Encoded(value)
 
     def stop(self, workers: Collection[Any]) -> None:
         """See `EnvRunnerWorkers`. Environments are closed, unless a worker is busy for longer than `SHUTDOWN_S`."""
         gather(self.calls, {i: each.call("close") for i, each in enumerate(workers)}, SHUTDOWN_S)
         for each in workers:
             each.kill()
+
+
+class _Encoded:
+    """A value that is encoded once however often it is sent; who receives it gets the value."""
+
+    def __init__(self, value: Any) -> None:
+        self._encoded = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self._encoded,)
 
 
 class RayWorkers:
