@@ -115,8 +115,9 @@ class Plan:
         backends = [each for each in records if each.kind == "backend" and each.requires is not None]
         if not any(each.installed for each in backends):
             lines.append(f"a framework: {' or '.join(each.command for each in backends)}")
-        if not needed["gloo"].installed and self.place.num_hosts > 1:
-            lines.append(f"torch, for sums by gloo between machines: {needed['gloo'].command}")
+        gloo = needed["gloo"]
+        if not gloo.installed and self.place.num_hosts > 1:
+            lines.append(f"{gloo.requires}, for sums by gloo between machines: {gloo.command}")
         return lines
 
     def _typed(self) -> str:
