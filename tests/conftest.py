@@ -22,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A suite that a script starts in the background inherits an ignored Ctrl-C; so would what the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["plugrad.testing.fixtures", "samples", "skips", "run_report", "tests_of"]
+pytest_plugins = ["plugrad.testing.fixtures", "samples", "skips", "run_report", "tests_of", "stand_ins"]
 
 collect_ignore_glob = ["author/plugrad-*"]  # a stranger's tests: author/test_stranger.py runs them
 

@@ -71,6 +71,7 @@ def backend_info() -> BackendInfo:
         packages=("flax", "optax"),
         contract_version=2,
         device_aliases=devices.aliases(),
+        host_devices=devices.in_host_memory(),
     )
 
 

@@ -45,6 +45,11 @@ def aliases() -> dict[str, str]:
     return found
 
 
+def in_host_memory() -> list[str]:
+    """The CPUs."""
+    return [name for name, device in find().items() if device.platform == "cpu"]
+
+
 def placement(name: str | None) -> Any:
     """The device that arrays must be put on; None where the process has one CPU only, or for None."""
     found = find()

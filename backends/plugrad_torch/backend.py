@@ -20,7 +20,7 @@ from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_torch.devices import ops_on
+from plugrad_torch.devices import find_devices, ops_on
 from plugrad_torch.differentiation import compute_gradients, differentiate, reduce_gradients
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.onnx_export import export_onnx
@@ -53,8 +53,7 @@ __all__ = [
 
 @hookimpl
 def backend_info() -> BackendInfo:
-    """torch, CUDA devices first."""
-    gpus = tuple(f"cuda:{n}" for n in range(torch.cuda.device_count()))
+    """torch, CUDA devices first. Another accelerator is used where `device` names it."""
     capabilities = {
         Capability.BFLOAT16,
         Capability.CHANGED_LOSSES,
@@ -66,7 +65,7 @@ def backend_info() -> BackendInfo:
         Capability.ONNX,
         Capability.USER_MODULES,
     }
-    return BackendInfo("torch", torch.__version__, (*gpus, "cpu"), capabilities, contract_version=2)
+    return BackendInfo("torch", torch.__version__, find_devices(), capabilities, contract_version=2)
 
 
 @hookimpl

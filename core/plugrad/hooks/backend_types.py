@@ -105,6 +105,8 @@ class BackendInfo:
             as `("keras",)`. Errors never point to lines in them.
         contract_version: the `plugrad.CONTRACT_VERSION` that it was written for.
         device_aliases: `{other name: device}`, such as `{"gpu": "cuda:0"}`: what users of the framework also type.
+        host_devices: those of `devices` that compute in the host's memory. Batches for them are made in numpy, which
+            reads their tensors without a copy.
 
     Attributes:
         conditions: those of `capabilities` that are not simply True.
@@ -120,6 +122,7 @@ class BackendInfo:
     packages: Collection[str] = ()
     contract_version: int = 1
     device_aliases: Mapping[str, str] = field(default_factory=dict)
+    host_devices: Collection[str] = ("cpu",)
     conditions: Mapping[Capability, Condition] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

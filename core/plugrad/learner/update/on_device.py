@@ -26,13 +26,13 @@ def is_elsewhere(values: Any) -> bool:
 
 
 def stays_there(learner: "Learner", values: Any) -> bool:
-    """Whether an update computes with a column on the learner's device; for a learner on the CPU numpy reads it.
+    """Whether an update computes with a column on the learner's device; in the host's memory numpy reads it.
 
     Args:
         learner: the learner.
         values: an array, or a tensor of the learner's framework.
     """
-    return learner.device != "cpu" and not isinstance(values, np.ndarray)
+    return learner.device not in learner.backend_info.host_devices and not isinstance(values, np.ndarray)
 
 
 def on_device(learner: "Learner", module_id: ModuleID, values: Any, column: str = Columns.OBS) -> Tensor:

@@ -1,0 +1,195 @@
+"""Learners on devices that stand in for a GPU: test_stand_ins.py runs this file with PLUGRAD_TEST_DEVICE=stand-in."""
+
+from importlib import import_module
+from typing import Any
+
+import actor_critics
+import numpy as np
+import pytest
+import stand_ins
+import vtrace_learners
+from learning import OBSERVATIONS, ppo_batch, ppo_config, quick, weights
+
+from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig
+from plugrad.errors import PlugradError
+from plugrad.learner.state.state import digest
+from plugrad.testing.taking_turns import take_turns
+from plugrad_dqn import DQNConfig
+from plugrad_ppo import PPOLearner
+
+P = DEFAULT_MODULE_ID
+ALGORITHMS = ("ppo", "sac", "dqn", "impala")
+
+
+def config_of(algorithm: str, backend: str) -> AlgorithmConfig:
+    """A few dozen weights."""
+    if algorithm == "ppo":
+        config = ppo_config(backend, minibatch_size=8, num_epochs=2, normalize_advantages="minibatch")
+    elif algorithm == "sac":
+        config = actor_critics.tiny("sac", backend)
+    elif algorithm == "dqn":
+        space = actor_critics.KINDS["sac discrete"][1]
+        config = (
+            DQNConfig().framework(backend).debugging(seed=1).rl_module(model_config={"fcnet_hiddens": [4]})
+        )
+        config = config.environment(observation_space=OBSERVATIONS, action_space=space).training(
+            minibatch_size=8
+        )
+    else:
+        config = vtrace_learners.config("impala", backend)
+    return quick(config)
+
+
+def train(algorithm: str, learner: Any, seed: int = 0, *, there: bool = False) -> None:
+    """One update; `there`: of a batch that is on the device already."""
+    if algorithm == "impala":
+        learner.update(episodes=vtrace_learners.episodes_for(learner, seed=seed))
+        return
+    kind = {"sac": "sac", "dqn": "sac discrete"}.get(algorithm)
+    batch: Any = actor_critics.transitions(kind, seed=seed) if kind else ppo_batch(16, seed=seed)
+    learner.update(learner._convert_batch_type(batch) if there else batch)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_learner_there_computes_as_one_on_the_cpu(backend, placed, algorithm, tmp_path):
+    config = config_of(algorithm, backend)
+    here = config.framework(backend, device="cpu").build_learner()
+    with placed():
+        there, loaded = config.build_learner(), config.build_learner()
+        assert there.device == stand_ins.DEVICES[backend]
+        for seed in range(2):
+            train(algorithm, there, seed)
+        there.save_to_path(tmp_path / "saved")
+        loaded.restore_from_path(tmp_path / "saved")
+        train(algorithm, loaded, 2)
+        train(algorithm, there, 2)
+        acted = there.compute_actions(ppo_batch(4)["obs"], explore=False)
+    for seed in range(3):
+        train(algorithm, here, seed)
+    np.testing.assert_array_equal(weights(loaded), weights(there))
+    np.testing.assert_allclose(weights(there), weights(here), rtol=0, atol=1e-6)
+    expected = here.compute_actions(ppo_batch(4)["obs"], explore=False)
+    for column, values in expected.items():
+        np.testing.assert_allclose(acted[column], values, rtol=1e-5, atol=1e-6, err_msg=column)
+
+
+def test_an_update_there_is_undone(backend, placed):
+    with placed():
+        learner = config_of("ppo", backend).build_learner()
+        train("ppo", learner)
+        before, batch = digest(learner), ppo_batch(16)
+        batch["advantages"][3] = np.nan
+        for given in (batch, learner._convert_batch_type(batch)):
+            with pytest.raises(PlugradError):
+                learner.update(given)
+            assert digest(learner) == before
+
+
+def test_learners_there_exchange_gradients(backend, placed):
+    config = config_of("ppo", backend)
+    with placed():
+        there = [config.build_learner() for _ in range(2)]
+        take_turns(there, lambda learner: train("ppo", learner))
+    here = [config.framework(backend, device="cpu").build_learner() for _ in range(2)]
+    take_turns(here, lambda learner: train("ppo", learner))
+    np.testing.assert_allclose(weights(there[0]), weights(here[0]), rtol=0, atol=1e-6)
+
+
+def test_batches_and_actions_there_stay_there(backend, placed):
+    """As on a GPU, whose memory numpy does not read: PPO's advantages are standardised on the device."""
+    config = config_of("ppo", backend)
+    with placed():
+        there, here = config.build_learner(), config.build_learner()
+        object.__setattr__(there.backend_info, "host_devices", ())
+        for seed in range(2):
+            train("ppo", there, seed, there=True)
+            train("ppo", here, seed)
+        obs = ppo_batch(8)["obs"]
+        tensor = there._convert_batch_type({"obs": obs})["obs"]
+        acted = there.compute_actions(tensor, explore=False, as_tensors=True)
+    np.testing.assert_allclose(weights(there), weights(here), rtol=0, atol=1e-6)
+    expected = here.compute_actions(obs, explore=False)
+    for column, values in there._convert_to_numpy(acted).items():
+        np.testing.assert_allclose(values, expected[column], rtol=1e-5, atol=1e-6, err_msg=column)
+
+
+def test_as_much_is_copied_in_many_steps_as_in_few():
+    """torch counts: values are finite, results, a learning rate, a coefficient; to the device row numbers."""
+    if stand_ins.backends_under_test() != ["torch"]:
+        return
+    copies = import_module("torch_stand_in").COPIES
+    counted = []
+    for num_epochs in (2, 5):
+        learner = config_of("ppo", "torch").training(num_epochs=num_epochs).build_learner()
+        for seed in range(2):
+            batch = learner._convert_batch_type(ppo_batch(16, seed=seed))
+            copies.clear()
+            learner.update(batch)
+        counted.append((copies["to host"], copies["to device"]))
+    assert counted[0] == counted[1], counted
+    assert counted[0] == (4, 3), counted
+
+
+def on_the_host(learner: Any, values: Any) -> Any:
+    import torch
+
+    return values + torch.zeros(values.shape)
+
+
+def item(learner: Any, values: Any) -> Any:
+    return values * float(values.sum().item() > 0)
+
+
+def by_numpy(learner: Any, values: Any) -> Any:
+    return learner._convert_batch_type({"x": learner._convert_to_numpy(values)})["x"]
+
+
+def constant_elsewhere(learner: Any, values: Any) -> Any:
+    import tensorflow as tf
+
+    with tf.device("cpu:0"):
+        return values + tf.constant([0.0])
+
+
+def uncommitted(learner: Any, values: Any) -> Any:
+    import jax
+
+    with jax.ensure_compile_time_eval(), jax.default_device(None):
+        learner.kept = jax.numpy.zeros(3) + 1.0
+    return values
+
+
+FAULTS = {
+    "torch": {
+        on_the_host: "same device",
+        item: "read back inside a step",
+        by_numpy: "read back|no_grad|detach",
+    },
+    "tf2": {constant_elsewhere: "found off", item: "numpy|item|float", by_numpy: "numpy|symbolic|Tensor"},
+    "jax": {uncommitted: "found off", by_numpy: "Traced|Tracer"},
+}
+"""`item` is none of jax, where `update_mode` says that the update then runs eagerly."""
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_planted_fault_is_found(backend, placed, number):
+    faults = FAULTS[backend]
+    if number >= len(faults):
+        return
+    fault, words = list(faults.items())[number]
+
+    class Faulty(PPOLearner):
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            changed = {**fwd_out, "vf_preds": fault(self, fwd_out["vf_preds"])}
+            return super().compute_loss_for_module(
+                module_id=module_id, config=config, batch=batch, fwd_out=changed
+            )
+
+    def life():
+        with placed():
+            learner = Faulty(config=config_of("ppo", backend))
+            learner.build()
+            train("ppo", learner)
+
+    with pytest.raises(Exception, match=words):
+        life()
