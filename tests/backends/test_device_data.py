@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from learning import OBSERVATIONS, ppo_batch, ppo_config, quick, weights
 
-from plugrad import DEFAULT_MODULE_ID, Learner
+from plugrad import DEFAULT_MODULE_ID, Learner, losses, returns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.state.state import digest
 from plugrad_dqn import DQNConfig
@@ -139,3 +139,33 @@ def test_an_update_of_torch_tensors_elsewhere_reads_back_twice():
         if n:  # the first one also looks for wrong broadcasts
             assert len(reads) <= 2, reads
     np.testing.assert_allclose(weights(there), weights(here), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 3, 30])
+def test_returns_of_tensors_are_those_of_arrays(backend, n):
+    """Advantages and n-step returns over ops, of episodes that end, are cut off and go on."""
+    rng = np.random.default_rng(n)
+    rewards, values, next_values = rng.normal(size=(3, 13, 4)).astype(np.float32)
+    terminateds, truncateds = rng.random((2, 13, 4)) < 0.2
+    ends = terminateds | truncateds
+    ends[-1] = True
+    learner = quick(ppo_config(backend)).build_learner()
+    there = {"r": rewards, "v": values, "n": np.where(terminateds, np.float32(0.0), next_values), "e": ends}
+    given = tensors(learner, there)
+    ops = learner.ops
+    flags = {"terminateds": terminateds, "truncateds": truncateds}
+    expected = [
+        *returns.generalized_advantage_estimation(rewards, values, next_values, 0.9, 0.8, **flags),
+        returns.n_step_returns(rewards, 0.9, n, next_values=next_values, **flags),
+        returns.n_step_returns(rewards, 0.9, n, **flags),
+    ]
+    r, v, next_v, e = given.values()
+    found = [
+        *losses.generalized_advantage_estimation(ops, r, v, next_v, e, 0.9, 0.8),
+        losses.n_step_returns(ops, r, e, 0.9, n, next_values=next_v),
+        losses.n_step_returns(ops, r, e, 0.9, n),
+    ]
+    for one, other in zip(learner._convert_to_numpy(found), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=2e-6)
+    with pytest.raises(ConfigError, match="n=0"):
+        losses.n_step_returns(ops, r, e, 0.9, 0)

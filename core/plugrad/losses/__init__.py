@@ -37,7 +37,7 @@ from plugrad.losses.pure import (
     value_loss,
     vtrace_policy_gradient,
 )
-from plugrad.losses.vtrace_targets import vtrace
+from plugrad.losses.targets import generalized_advantage_estimation, n_step_returns, vtrace
 
 __all__ = [
     "Aggregation",
@@ -52,10 +52,12 @@ __all__ = [
     "critic_loss",
     "expectile_loss",
     "find_loss",
+    "generalized_advantage_estimation",
     "grpo_surrogate",
     "kl_penalty",
     "marwil_weight",
     "mean_over_rows",
+    "n_step_returns",
     "named_loss",
     "quantile_huber_loss",
     "sac_discrete_policy_loss",
