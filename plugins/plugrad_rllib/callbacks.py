@@ -256,19 +256,28 @@ def _env_runner_built(self: Any, learner: LearnerProtocol, env_runner: Any) -> N
 
 @hookimpl
 def _episode_started(self: Any, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
-    arguments = _of_episode(learner, env_runner, episode)
-    self.on_episode_created(**arguments)
-    self.on_episode_start(**arguments)
+    _begun(self, _of_episode(learner, env_runner, episode), episode)
+
+
+def _begun(self: Any, arguments: dict[str, Any], episode: Any) -> dict[str, Any]:
+    """The arguments, after callbacks were told that the episode begins: in a resumed run it began in another one."""
+    told: set[int] = vars(episode).setdefault("_told_callbacks", set())
+    if id(self) not in told:
+        told.add(id(self))
+        self.on_episode_created(**arguments)
+        self.on_episode_start(**arguments)
+    return arguments
 
 
 @hookimpl
 def _episode_stepped(self: Any, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
-    self.on_episode_step(**_of_episode(learner, env_runner, episode))
+    self.on_episode_step(**_begun(self, _of_episode(learner, env_runner, episode), episode))
 
 
 @hookimpl
 def _episode_ended(self: Any, learner: LearnerProtocol, env_runner: Any, episode: Any) -> None:
-    self.on_episode_end(**_of_episode(learner, env_runner, episode), prev_episode_chunks=[])
+    arguments = _begun(self, _of_episode(learner, env_runner, episode), episode)
+    self.on_episode_end(**arguments, prev_episode_chunks=[])
 
 
 @hookimpl

@@ -7,6 +7,7 @@ from ray import tune
 
 from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.importing.names import main_is_elsewhere
 from plugrad.results import Results
 
 
@@ -46,6 +47,7 @@ class AlgorithmTrainable(tune.Trainable):
         Args:
             config: the trial's settings, by the names that the config has.
         """
+        main_is_elsewhere()  # a program's own classes keep the names that they have there
         self.algorithm = self.base.changed(**config).build_algo()
 
     def step(self) -> Results:

@@ -265,3 +265,61 @@ def test_a_callback_sees_the_parts_of_the_agents(tmp_path, monkeypatch):
         "env_runners/last/a": 4.0,
         "env_runners/last/b": 3.0,
     }
+
+
+OF_RESTORED = """
+import gymnasium as gym
+import numpy as np
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
+
+
+class Line(gym.Env):
+    observation_space = gym.spaces.Box(0, 9, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        self.t = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.full(1, self.t % 9, np.float32), 1.0, self.t == 8, False, {}
+
+
+class Steps(RLlibCallback):
+    def on_episode_start(self, *, episode, **kwargs):
+        episode.custom_data["steps"] = 0
+
+    def on_episode_step(self, *, episode, **kwargs):
+        episode.custom_data["steps"] += 1
+
+    def on_episode_end(self, *, episode, metrics_logger, **kwargs):
+        metrics_logger.log_value("steps", episode.custom_data["steps"], reduce="max")
+
+
+config = (
+    PPOConfig()
+    .environment(Line)
+    .training(train_batch_size=12, minibatch_size=6, num_epochs=1)
+    .rl_module(model_config={"fcnet_hiddens": [4]})
+    .debugging(seed=1)
+    .callbacks(Steps)
+)
+"""
+
+
+def test_an_episode_that_a_restored_algorithm_goes_on_with_begins_for_its_callbacks(tmp_path, monkeypatch):
+    """As in RLlib, where restored env runners begin new episodes."""
+    program, _ = program_of(tmp_path, monkeypatch, OF_RESTORED)
+    algorithm = algorithm_of(program.config)
+    assert algorithm.train()["env_runners/steps"] == 8
+    saved = algorithm.save_to_path(str(tmp_path / "saved"))  # within the second episode
+    algorithm.stop()
+    restored = algorithm_of(program.config)
+    restored.restore_from_path(saved)
+    assert restored.train()["env_runners/steps"] == 8
+    restored.stop()
