@@ -26,7 +26,7 @@ from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_jax import compilation_cache, conversion, devices
 from plugrad_jax.batched_program import batch_program
-from plugrad_jax.differentiation import compute_gradients, differentiate, reduce_gradients
+from plugrad_jax.differentiation import compute_gradients, differentiate, hvp, jvp, reduce_gradients
 from plugrad_jax.module import JaxModel, JaxNetwork, JaxRLModule
 from plugrad_jax.optimizers import (
     check_registered_optimizer,
@@ -44,6 +44,8 @@ __all__ = [
     "compute_gradients",
     "differentiate",
     "get_optimizer_lr",
+    "hvp",
+    "jvp",
     "reduce_gradients",
     "set_optimizer_lr",
     "wrap_optimizer",
@@ -60,6 +62,7 @@ def backend_info() -> BackendInfo:
         Capability.COMPLETE_UPDATE: True,
         Capability.EXACT_KINKS: True,
         Capability.FRAMEWORK_OPTIMIZERS: where_installed("optax", "plugrad[flax]"),
+        Capability.SECOND_DERIVATIVES: True,
         Capability.USER_MODULES: where_installed("flax", "plugrad[flax]"),
         Capability.XLA: True,
     }

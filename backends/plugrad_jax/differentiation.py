@@ -3,9 +3,9 @@
 Those of all learners of a group are summed on the host, in a Python function that the program calls.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ from jax.experimental import io_callback
 from plugrad import LearnerProtocol
 from plugrad.errors import LossError, PlugradError
 from plugrad.gradients import FlatGradients, Gradients, exchanged
-from plugrad.hooks.backend_helpers import no_gradient_error
+from plugrad.hooks.backend_helpers import check_scalar, check_vectors, no_gradient_error
 from plugrad.hooks.markers import hookimpl
 from plugrad.types import ModuleID
 from plugrad_jax import ops
@@ -88,6 +88,43 @@ def compute_gradients(loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradie
     ]
     (slopes,) = kwargs["pullback"](ones)
     return FlatGradients(ops, list(zip(kwargs["layouts"], slopes, strict=True)))
+
+
+@hookimpl
+def jvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Any], vectors: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """See `GradientSpec.jvp`: `jax.jvp`."""
+    with computing_on(learner.device):
+        value, product = jax.jvp(*_at_weights(learner, module_id, function, vectors))
+    return value, product
+
+
+@hookimpl
+def hvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Any], vectors: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """See `GradientSpec.hvp`: `jax.jvp` of the gradient."""
+    with computing_on(learner.device):
+        at, *where = _at_weights(learner, module_id, function, vectors)
+        gradients, products = jax.jvp(jax.grad(at), *where)
+    return gradients, products
+
+
+def _at_weights(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Any], vectors: Mapping[str, Any]
+) -> tuple[Callable[[dict[str, Any]], Any], tuple[dict[str, Any]], tuple[dict[str, Any]]]:
+    """The scalar as a function of weights, the weights, and the vectors."""
+    along, module = check_vectors(learner, module_id, vectors), cast("Any", learner.module[module_id])
+
+    def at(weights: dict[str, Any]) -> Any:
+        with module.functional_call(weights):
+            value = check_scalar(learner, module_id, function())
+        if not isinstance(value, jax.core.Tracer):
+            raise no_gradient_error([module_id])
+        return value
+
+    return at, ({name: module.named_state()[name].read() for name in vectors},), (along,)
 
 
 @hookimpl

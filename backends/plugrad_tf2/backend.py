@@ -22,7 +22,7 @@ from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_tf2 import compilation_cache, versions
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.batched_program import batch_program
-from plugrad_tf2.differentiation import compute_gradients, differentiate, reduce_gradients
+from plugrad_tf2.differentiation import compute_gradients, differentiate, hvp, jvp, reduce_gradients
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
 from plugrad_tf2.onnx_export import export_onnx
 from plugrad_tf2.op_recorder import watch_operations
@@ -43,6 +43,8 @@ __all__ = [
     "differentiate",
     "export_onnx",
     "get_optimizer_lr",
+    "hvp",
+    "jvp",
     "reduce_gradients",
     "set_optimizer_lr",
     "watch_operations",
@@ -65,6 +67,7 @@ def backend_info() -> BackendInfo:
         Capability.FLOAT64,
         Capability.FRAMEWORK_OPTIMIZERS,
         Capability.ONNX,
+        Capability.SECOND_DERIVATIVES,
         Capability.USER_MODULES,
         Capability.XLA,
     }

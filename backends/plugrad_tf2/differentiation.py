@@ -4,7 +4,7 @@ Those of all learners of a group are summed on the host, in a Python function th
 a function, so programs of a group are graphs with XLA before and after it (`clusters`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 from plugrad import LearnerProtocol
 from plugrad.collective import Collective
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients, exchanged
-from plugrad.hooks.backend_helpers import no_gradient_error
+from plugrad.hooks.backend_helpers import check_scalar, check_vectors, no_gradient_error
 from plugrad.hooks.markers import hookimpl
 from plugrad.types import Array, ModuleID
 from plugrad_tf2 import ops
@@ -57,6 +57,48 @@ def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs:
     slopes = iter(found)
     buffers = [(flat.layout, flat.flat_gradient([next(slopes) for _ in each])) for flat, each in leaves]
     return FlatGradients(ops, buffers)
+
+
+@hookimpl
+def jvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Any], vectors: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """See `GradientSpec.jvp`: the gradient times the vectors."""
+    value, _, slope = _along(learner, module_id, function, vectors)
+    return value, slope
+
+
+@hookimpl
+def hvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Any], vectors: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """See `GradientSpec.hvp`: the gradient of what the gradient times the vectors is."""
+    with tf.GradientTape() as tape:
+        _, gradients, slope = _along(learner, module_id, function, vectors)
+    sources = [cast("Any", learner.module[module_id]).named_weights()[name] for name in vectors]
+    found = tape.gradient(slope, sources, unconnected_gradients="zero")
+    return gradients, {name: tf.convert_to_tensor(each) for name, each in zip(vectors, found, strict=True)}
+
+
+def _along(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Any], vectors: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any], Any]:
+    """The scalar, its gradients, and these times the vectors."""
+    along, weights = (
+        check_vectors(learner, module_id, vectors),
+        cast("Any", learner.module[module_id]).named_weights(),
+    )
+    sources = [weights[name] for name in vectors]
+    with tf.GradientTape() as tape:
+        value = check_scalar(learner, module_id, function())
+    found = tape.gradient(value, sources)
+    if all(each is None for each in found):
+        raise no_gradient_error([module_id])
+    slopes = {
+        name: tf.zeros_like(along[name]) if each is None else tf.convert_to_tensor(each)
+        for name, each in zip(vectors, found, strict=True)
+    }
+    return value, slopes, tf.add_n([tf.reduce_sum(slopes[name] * along[name]) for name in vectors])
 
 
 @hookimpl

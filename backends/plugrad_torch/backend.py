@@ -21,7 +21,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_torch.devices import find_devices, ops_on
-from plugrad_torch.differentiation import compute_gradients, differentiate, reduce_gradients
+from plugrad_torch.differentiation import compute_gradients, differentiate, hvp, jvp, reduce_gradients
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.onnx_export import export_onnx
 from plugrad_torch.op_recorder import watch_operations
@@ -43,6 +43,8 @@ __all__ = [
     "differentiate",
     "export_onnx",
     "get_optimizer_lr",
+    "hvp",
+    "jvp",
     "reduce_gradients",
     "set_optimizer_lr",
     "watch_operations",
@@ -63,6 +65,7 @@ def backend_info() -> BackendInfo:
         Capability.FUSED_STEP,
         Capability.FRAMEWORK_OPTIMIZERS,
         Capability.ONNX,
+        Capability.SECOND_DERIVATIVES,
         Capability.USER_MODULES,
     }
     return BackendInfo("torch", torch.__version__, find_devices(), capabilities, contract_version=2)

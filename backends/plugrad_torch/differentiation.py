@@ -5,7 +5,7 @@ where it takes tensors of their device, else through the host. Neither make_fx n
 to them it is one opaque function of a tensor.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -16,10 +16,11 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.collective import Collective
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout, exchanged
-from plugrad.hooks.backend_helpers import no_gradient_error
+from plugrad.hooks.backend_helpers import check_scalar, check_vectors, no_gradient_error
 from plugrad.hooks.markers import hookimpl
 from plugrad.types import ALL_MODULES, ModuleID
 from plugrad_torch import ops
+from plugrad_torch.module import TorchRLModule
 from plugrad_torch.variables import FlatParameters, values_kept
 
 Losses = dict[ModuleID, Tensor]
@@ -68,6 +69,48 @@ def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs:
     for flat in flats:
         flat.attach()
     return FlatGradients(learner.ops, [(layout, slope.clone()) for layout, slope in _backward(losses, flats)])
+
+
+@hookimpl
+def jvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Tensor], vectors: Mapping[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """See `GradientSpec.jvp`: the gradient times the vectors."""
+    value, _, slope, _ = _along(learner, module_id, function, vectors)
+    return value.detach(), slope.detach()
+
+
+@hookimpl
+def hvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Tensor], vectors: Mapping[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """See `GradientSpec.hvp`: the gradient of what the gradient times the vectors is."""
+    _, gradients, slope, parameters = _along(learner, module_id, function, vectors)
+    found = [torch.zeros_like(each) for each in parameters]
+    if slope.requires_grad:  # else the scalar is linear in them
+        found = [*torch.autograd.grad(slope, parameters, materialize_grads=True)]
+    return (
+        {name: each.detach() for name, each in zip(vectors, gradients, strict=True)},
+        dict(zip(vectors, found, strict=True)),
+    )
+
+
+def _along(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Tensor], vectors: Mapping[str, Any]
+) -> tuple[Tensor, Sequence[Tensor], Tensor, list[Tensor]]:
+    """The scalar, its gradients, these times the vectors, and the parameters; all in autograd's graph."""
+    along, module = (
+        check_vectors(learner, module_id, vectors),
+        cast("TorchRLModule", learner.module[module_id]),
+    )
+    parameters = [module.named_state()[name] for name in vectors]
+    with torch.enable_grad():
+        value = check_scalar(learner, module_id, function())
+        if not value.requires_grad:
+            raise no_gradient_error([module_id])
+        slopes = torch.autograd.grad(value, parameters, create_graph=True, materialize_grads=True)
+        slope = sum((each * along[name]).sum() for name, each in zip(vectors, slopes, strict=True))
+    return value, slopes, cast("Tensor", slope), parameters
 
 
 def _backward(losses: Sequence[Tensor], flats: Sequence[FlatParameters]) -> list[tuple[Layout, Tensor]]:

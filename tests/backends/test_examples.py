@@ -76,6 +76,7 @@ def assert_behaviour_cloning(lines):
 EVERY_TIME = ["--mean-to-join", "-1", "--window", "1"]
 SHORTER = {
     "lunar_lander": ["--steps", "1"],
+    "trpo": ["--iterations", "8", "--steps", "512"],
     "league": ["--iterations", "2", "--steps", "1024", "--games", "4", *EVERY_TIME],
 }
 
@@ -111,6 +112,15 @@ def assert_grpo_characters(lines):
     assert rewards[0] == pytest.approx(0.31, abs=0.1)  # of letters drawn at random
     assert rewards[-1] > rewards[0] + 0.3
     assert {len(each) for each in words.split()} == {9}
+
+
+def assert_trpo(lines):
+    gained, divergences = ([float(line.split()[at]) for line in lines] for at in (3, 5))
+    assert min(gained) >= 0.0
+    assert sum(each > 0.0 for each in gained) >= 6
+    assert 0.0 < max(divergences) <= 0.01
+    returns = losses(lines)
+    assert returns[-1] > 1.5 * returns[0]
 
 
 def assert_socket_simulator(lines):

@@ -21,6 +21,7 @@ ALGORITHMS = {
     "marwil": "MARWIL: imitation that weighs advantages, from the same data",
     "dqn": "DQN: double, dueling, n-step, prioritised replay",
     "qrdqn": "QR-DQN: DQN with quantiles of the returns",
+    "rnd": "RND: PPO with a bonus for what a predictor does not know yet",
     "sac": "SAC: a learned temperature, continuous and discrete actions",
     "td3": "TD3: continuous actions",
     "tqc": "TQC: SAC with quantiles, the largest of which are left out of the targets",
@@ -40,6 +41,7 @@ CAPABILITIES = {
     "fused_step": "a fused optimizer step",
     "native_optimizers": "optimizers of the framework's own",
     "onnx": "models of your own as ONNX",
+    "second_derivatives": "derivatives along a vector and Hessians times a vector (`jvp`, `hvp`)",
     "user_modules": "models of your own: `torch.nn.Module`, Keras, `flax.nnx`",
     "xla": "XLA",
 }

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -85,7 +86,35 @@ class Tape:
         return finite_differences.compute_gradients(learner, losses, known)
 
 
+def along(function, weights, vectors):
+    '''A function of weights, and its slope along vectors.'''
+    step = 1e-4
+    above, below = (
+        function({name: each + n * step * vectors[name] for name, each in weights.items()}) for n in (1, -1)
+    )
+    now = function(weights)
+    if isinstance(now, dict):
+        return now, {name: (above[name] - below[name]) / (2.0 * step) for name in now}
+    return now, (above - below) / (2.0 * step)
+
+
+def gradient(function):
+    def unit(weights, name, entry):
+        zeros = {each: np.zeros_like(weights[each]) for each in weights}
+        zeros[name].flat[entry] = 1.0
+        return zeros
+
+    return lambda weights: {
+        name: np.reshape(
+            [along(function, weights, unit(weights, name, n))[1] for n in range(each.size)], each.shape
+        )
+        for name, each in weights.items()
+    }
+
+
 mine = SimpleNamespace(
+    jvp=along,
+    grad=gradient,
     seeded=lambda seed: nullcontext({}),
     __version__="1.0",
     ops=numpy_loss_ops,
@@ -229,6 +258,13 @@ def test_the_backend_hooks_are_a_backend(folder):
         assert model == b"onnx"
         with learner._seeded_generators(3) as more:
             assert more == {}
+        vectors = {name: np.ones_like(each) for name, each in module.get_state().items()}
+        values = partial(module.forward_train, {"obs": tiny_batch()["obs"]})
+        _, slope = learner.jvp("default_policy", lambda: np.mean(np.square(values()["vf_preds"])), vectors)
+        gradients, _ = learner.hvp(
+            "default_policy", lambda: np.mean(np.square(values()["vf_preds"])), vectors
+        )
+        assert slope == pytest.approx(sum(each.sum() for each in gradients.values()), abs=1e-5)
         assert learner._batch_program(SimpleNamespace(loop="traced")).loop == "traced"
     reference = tiny_learner("numpy", grad_clip=0.5)
     reference.update(tiny_batch())

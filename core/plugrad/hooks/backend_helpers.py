@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch import minibatch
-from plugrad.errors import LossError, OptimizerError
+from plugrad.errors import ConfigError, LossError, OptimizerError
 from plugrad.hooks.backend_types import Condition, Program, Step
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.optimizers import Optimizer
@@ -283,11 +283,11 @@ def check_float32(refs: Sequence[ParamRef], params: Sequence[Any]) -> None:
             )
 
 
-def no_gradient_error(losses: Mapping[ModuleID, Tensor]) -> LossError:
+def no_gradient_error(losses: Collection[ModuleID]) -> LossError:
     """Make the error for losses that depend on no trained parameter: an update would train nothing.
 
     Args:
-        losses: `{module_id: loss}`.
+        losses: ids of their modules.
 
     Returns:
         The error, to be raised.
@@ -300,6 +300,69 @@ def no_gradient_error(losses: Mapping[ModuleID, Tensor]) -> LossError:
         expected="a loss that depends on trained parameters",
         found="one that depends on none",
     )
+
+
+def check_vectors(
+    learner: LearnerProtocol, module_id: ModuleID, vectors: Mapping[str, Any]
+) -> dict[str, Tensor]:
+    """Check the argument `vectors` of `jvp` and `hvp`.
+
+    Args:
+        learner: a learner that has the module.
+        module_id: the module.
+        vectors: must be `{parameter name: array in the parameter's shape}`.
+
+    Returns:
+        The same as tensors.
+
+    Raises:
+        ConfigError: it is anything else.
+    """
+    module = learner.module[module_id]
+    names = {
+        learner.get_param_ref(each).removeprefix(f"{module_id}/") for each in learner.get_parameters(module)
+    }
+    shapes = {name: weight.shape for name, weight in module.get_state().items() if name in names}
+    for name, vector in vectors.items():
+        if name not in shapes or np.shape(vector) != shapes[name]:
+            found = f"shape {list(np.shape(vector))}" if name in shapes else "no such parameter"
+            expected = f"shape {list(shapes[name])}" if name in shapes else ", ".join(shapes)
+            raise ConfigError(
+                f"vectors of module {module_id!r}, {name!r}: {found}; expected {expected}",
+                module_id=module_id,
+            )
+    if not vectors:
+        raise ConfigError(f"vectors of module {module_id!r} are empty: give one of {', '.join(shapes)}")
+    return dict(
+        learner._convert_batch_type({name: np.asarray(each, np.float32) for name, each in vectors.items()})
+    )
+
+
+def check_scalar(learner: LearnerProtocol, module_id: ModuleID, value: Any) -> Tensor:
+    """Check what the function of `jvp` and `hvp` gives.
+
+    Args:
+        learner: the learner.
+        module_id: the module whose scalar it must be.
+        value: what it gave.
+
+    Returns:
+        The scalar.
+
+    Raises:
+        LossError: it is no scalar tensor.
+    """
+    is_tensor = type(value).__module__ != "builtins"
+    shape = list(learner.ops.shape(value)) if is_tensor else None
+    if shape != []:
+        raise LossError(
+            f"the function of module {module_id!r} gave {f'shape {shape}' if is_tensor else repr(value)[:80]}; it must "
+            "be a scalar tensor: take its mean",
+            module_id=module_id,
+            expected=[],
+            found=shape,
+        )
+    return value
 
 
 def check_is_optimizer(optimizer: Any, framework_class: str | None = None) -> None:

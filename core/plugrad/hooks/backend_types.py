@@ -70,6 +70,10 @@ class Capability(StrEnum):
     ONNX = "onnx"
     """`export_onnx` writes models that `wrap_module` takes, and modules of the backend, as ONNX models."""
 
+    SECOND_DERIVATIVES = "second_derivatives", 2
+    """`learner.jvp` and `learner.hvp` give a scalar's derivative along a vector, and its Hessian times a vector, by the
+    parameters of any module of the backend."""
+
     USER_MODULES = "user_modules"
     """`wrap_module` takes models of the framework that are not `RLModule`s. What they keep besides parameters is in
     `get_buffers`, and is saved, restored and undone with them. Their layers train and act in the right mode."""

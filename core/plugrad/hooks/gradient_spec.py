@@ -1,8 +1,9 @@
 """Hooks of a backend: names of parameters, gradients and optimizers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from plugrad.contract import since
 from plugrad.gradients import Clip, FlatVariable, Gradients
 from plugrad.hooks.hook_caller import HookCaller
 from plugrad.hooks.markers import learner_method
@@ -104,6 +105,76 @@ class GradientSpec(HookCaller, Protocol):
                 return kwargs["tape"].gradient(sum(loss_per_module.values()))
         """
         return self._provide("compute_gradients", loss_per_module=loss_per_module, kwargs=kwargs)
+
+    @learner_method
+    @since(2)
+    def jvp(
+        self, module_id: ModuleID, function: Callable[[], Tensor], vectors: Mapping[str, Any]
+    ) -> tuple[Tensor, Tensor]:
+        """A scalar of a module, and how fast it changes if the parameters move along a vector. Not within an update.
+
+        Args:
+            module_id: the module.
+            function: computes the scalar with `learner.module[module_id]`. It may be called more than once.
+            vectors: `{parameter name: array in the parameter's shape}`, names as in `get_weights()[module_id]`. Other
+                parameters stay.
+
+        Returns:
+            `(value, product)`, two scalars: `function()`, and the sum of gradients times vectors.
+
+        Raises:
+            ConfigError: the backend does not declare `Capability.SECOND_DERIVATIVES`, or `vectors` has a name that is
+                no parameter, or an array of another shape.
+            LossError: `function` does not give a scalar, or none that depends on these parameters.
+
+        Example:
+            @hookimpl
+            def jvp(learner, module_id, function, vectors):
+                module = learner.module[module_id]
+                weights = {name: each for name, each in module.get_state().items() if name in vectors}
+
+                def at(weights):
+                    with module.functional_call(weights):
+                        return function()
+
+                return mine.jvp(at, weights, vectors)
+        """
+        return self._provide("jvp", module_id=module_id, function=function, vectors=vectors)
+
+    @learner_method
+    @since(2)
+    def hvp(
+        self, module_id: ModuleID, function: Callable[[], Tensor], vectors: Mapping[str, Any]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The gradient of a scalar of a module, and the Hessian of the scalar times a vector. Not within an update.
+
+        Source: Pearlmutter 1994, "Fast Exact Multiplication by the Hessian", doi:10.1162/neco.1994.6.1.147.
+
+        Args:
+            module_id: the module.
+            function: as in `jvp`.
+            vectors: as in `jvp`; derivatives are taken by these parameters alone.
+
+        Returns:
+            `(gradients, products)`, each `{parameter name: tensor in the parameter's shape}`.
+
+        Raises:
+            ConfigError: as in `jvp`.
+            LossError: as in `jvp`.
+
+        Example:
+            @hookimpl
+            def hvp(learner, module_id, function, vectors):
+                module = learner.module[module_id]
+                weights = {name: each for name, each in module.get_state().items() if name in vectors}
+
+                def at(weights):
+                    with module.functional_call(weights):
+                        return function()
+
+                return mine.jvp(mine.grad(at), weights, vectors)
+        """
+        return self._provide("hvp", module_id=module_id, function=function, vectors=vectors)
 
     @learner_method
     def _reduce_gradients(self, gradients: Gradients) -> Gradients:

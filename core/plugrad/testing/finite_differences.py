@@ -10,6 +10,7 @@ import numpy as np
 
 from plugrad.errors import LossError
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.hooks.backend_helpers import check_scalar, check_vectors
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.testing.numpy_loss_ops import constants
 from plugrad.testing.numpy_module import FlatParameters
@@ -113,3 +114,47 @@ def _slopes(
         return central_differences(losses, start)
     finally:
         leaf.place(start)
+
+
+def jvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Tensor], vectors: Mapping[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """See `GradientSpec.jvp`: central differences along the vectors."""
+    at, start, along = _on_the_line(learner, module_id, function, vectors)
+    return at(start), central_differences(lambda t: at(start + t * along), np.zeros(1))[0]
+
+
+def hvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Tensor], vectors: Mapping[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """See `GradientSpec.hvp`: central differences, along the vectors, of gradients by central differences.
+
+    The outer step is longer than the inner one: the gradients that it divides have an error of 1e-10.
+    """
+    at, start, along = _on_the_line(learner, module_id, function, vectors)
+    step = 1e-4 / max(1.0, float(np.linalg.norm(along)))
+    above, gradient, below = (central_differences(at, start + n * step * along) for n in (1, 0, -1))
+    shapes = {name: np.shape(each) for name, each in vectors.items()}
+    return _split(gradient, shapes), _split((above - below) / (2.0 * step), shapes)
+
+
+def _on_the_line(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Tensor], vectors: Mapping[str, Any]
+) -> tuple[Callable[[Array], Array], Array, Array]:
+    """The scalar as a function of a flat vector of parameters, where they are, and the vectors."""
+    along, module = check_vectors(learner, module_id, vectors), learner.module[module_id]
+    weights = module.get_state()
+    shapes = {name: weights[name].shape for name in vectors}
+
+    def at(flat: Array) -> Array:
+        with module.functional_call(_split(flat, shapes)):
+            return np.asarray(check_scalar(learner, module_id, function()))
+
+    start, vector = (np.concatenate([np.ravel(each[name]) for name in vectors]) for each in (weights, along))
+    return at, start.astype(np.float64), vector.astype(np.float64)
+
+
+def _split(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+    parts = zip(shapes.items(), np.split(flat, ends[:-1]), strict=True)
+    return {name: part.reshape(shape) for (name, shape), part in parts}

@@ -38,7 +38,12 @@ from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
 @hookimpl
 def backend_info() -> BackendInfo:
     """numpy, on the CPU."""
-    return BackendInfo("numpy", np.__version__, capabilities={Capability.FLOAT64}, contract_version=2)
+    return BackendInfo(
+        "numpy",
+        np.__version__,
+        capabilities={Capability.FLOAT64, Capability.SECOND_DERIVATIVES},
+        contract_version=2,
+    )
 
 
 @hookimpl
@@ -129,6 +134,22 @@ def compute_gradients(
 ) -> Gradients:
     """See `GradientSpec.compute_gradients` and `plugrad.testing.finite_differences`."""
     return finite_differences.compute_gradients(learner, loss_per_module, kwargs)
+
+
+@hookimpl
+def jvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Any], vectors: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """See `GradientSpec.jvp` and `plugrad.testing.finite_differences`."""
+    return finite_differences.jvp(learner, module_id, function, vectors)
+
+
+@hookimpl
+def hvp(
+    learner: LearnerProtocol, module_id: ModuleID, function: Callable[[], Any], vectors: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """See `GradientSpec.hvp` and `plugrad.testing.finite_differences`."""
+    return finite_differences.hvp(learner, module_id, function, vectors)
 
 
 @hookimpl

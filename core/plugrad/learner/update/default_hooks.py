@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.errors import ConfigError
-from plugrad.hooks.backend_spec import BatchedProgram
+from plugrad.hooks.backend_spec import BatchedProgram, Capability
 from plugrad.hooks.markers import hookimpl
 from plugrad.model_config import ModelSetting
 from plugrad.module_spec import RLModuleSpec
@@ -15,7 +15,7 @@ from plugrad.networks import ActorCritic, Network
 from plugrad.ops import Variable
 from plugrad.rl_module import RLModule
 from plugrad.training import OnPolicyTraining, Training
-from plugrad.types import Array, ModuleID
+from plugrad.types import Array, ModuleID, Tensor
 
 if TYPE_CHECKING:
     from plugrad.learner.learner import Learner
@@ -112,6 +112,27 @@ def apply_schedules(learner: "Learner", timestep: int, module_id: ModuleID | Non
     for owner, coefficients in learner.coefficients.items():
         if module_id in (None, owner):
             coefficients.move_to(timestep)
+
+
+@hookimpl
+def jvp(learner: "Learner") -> tuple[Tensor, Tensor]:
+    """Nothing that every backend can do. See `GradientSpec.jvp`."""
+    raise _no_second_derivatives(learner, "jvp")
+
+
+@hookimpl
+def hvp(learner: "Learner") -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Nothing that every backend can do. See `GradientSpec.hvp`."""
+    raise _no_second_derivatives(learner, "hvp")
+
+
+def _no_second_derivatives(learner: "Learner", what: str) -> ConfigError:
+    info = learner.backend_info
+    return ConfigError(
+        f"learner.{what}: {info.why_not(Capability.SECOND_DERIVATIVES, learner.ops, learner.config)}: "
+        "`plugrad backends` lists which backends do",
+        hook=what,
+    )
 
 
 @hookimpl

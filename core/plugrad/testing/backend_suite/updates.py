@@ -251,6 +251,40 @@ def test_losses_that_an_override_changed_are_differentiated(backend: str, backen
         np.testing.assert_allclose(gradient, 2.0 * plain[ref], rtol=1e-5, atol=1e-7, err_msg=ref)
 
 
+def _scalar(learner: Learner) -> Callable[[], Tensor]:
+    """A function of the learner's present weights that bends in policy and values."""
+    ops, batch = learner.ops, learner._convert_batch_type({Columns.OBS: tiny_batch()[Columns.OBS]})
+
+    def scalar() -> Tensor:
+        outputs = learner.module[P].forward_train(batch)
+        sums = ops.logsumexp(outputs[Columns.ACTION_DIST_INPUTS], axis=-1)
+        return ops.mean(ops.square(sums) + ops.square(outputs[Columns.VF_PREDS] - 1.0))
+
+    return scalar
+
+
+def test_derivatives_along_a_vector_are_those_of_finite_differences(
+    backend: str, backend_info: BackendInfo
+) -> None:
+    """`jvp`, and the gradient and product of `hvp`, of all parameters and of some of them; nothing is trained by it."""
+    requires(backend_info, Capability.SECOND_DERIVATIVES)
+    pair = [tiny_learner(each) for each in (backend, REFERENCE)]
+    vectors = {ref.removeprefix(f"{P}/"): each for ref, each in _gradients(pair[0]).items()}
+    before = weights_of(pair[0])
+    for some in (vectors, {name: each for name, each in vectors.items() if name.startswith("pi.")}):
+        found, expected = (
+            each._convert_to_numpy([*each.jvp(P, _scalar(each), some), *each.hvp(P, _scalar(each), some)])
+            for each in pair
+        )
+        for n, what in enumerate(("value", "jvp", "gradient of hvp", "hvp")):
+            names = some if n > 1 else [None]
+            for name in names:
+                got, want = ((each[n] if name is None else each[n][name]) for each in (found, expected))
+                assert np.shape(got) == np.shape(want)
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=f"{what} {name}")
+    np.testing.assert_array_equal(weights_of(pair[0]), before)
+
+
 class Tripled:
     """Three times the loss."""
 
