@@ -4,21 +4,24 @@ import re
 import runpy
 import sys
 from contextlib import suppress
+from importlib import import_module
 from math import log
 from pathlib import Path
 
+import gymnasium as gym
 import needs
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-HELPER = "demonstrations.py"
+HELPERS = ("demonstrations.py", "tensor_envs.py")
 NEEDS = {"lunar_lander": "Box2D", "league": "pettingzoo"}
 OF_ONE_BACKEND = re.compile(r"_(torch|tf2)\.py$")
 FRAMEWORKS = sorted(path.stem.rpartition("_")[2] for path in EXAMPLES.glob("behaviour_cloning_*.py"))
 NEUTRAL = sorted(
     path.stem
     for path in EXAMPLES.glob("*.py")
-    if path.name != HELPER and not OF_ONE_BACKEND.search(path.name)
+    if path.name not in HELPERS and not OF_ONE_BACKEND.search(path.name)
 )
 
 
@@ -149,3 +152,28 @@ def test_the_example_of_a_framework_learns_as_the_neutral_one_does(framework, ru
     needs.backend(framework)
     own = losses(run(f"behaviour_cloning_{framework}"))
     assert own == pytest.approx(losses(run("behaviour_cloning", "--backend", framework)), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("framework", "name"), [("torch", "cart-pole"), ("torch", "pendulum"), ("jax", "pendulum")]
+)
+def test_environments_of_tensors_are_gymnasiums_and_train(framework, name, monkeypatch):
+    needs.backend(framework)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    example = import_module("tensor_envs")
+    xp = import_module("torch" if framework == "torch" else "jax.numpy")
+    copies = example.ENVIRONMENTS[name](xp)
+    one = gym.make({"cart-pole": "CartPole-v1", "pendulum": "Pendulum-v1"}[name]).unwrapped
+    one.reset(seed=0)
+    one.action_space.seed(0)
+    state = xp.asarray(np.asarray(one.state, np.float32)[None])
+    for _ in range(10):
+        action = one.action_space.sample()
+        obs, reward, terminated, *_ = one.step(action)
+        state, rewards, fallen = copies.step(state, xp.asarray(np.asarray(action)[None]))
+        np.testing.assert_allclose(np.asarray(copies.observe(state))[0], obs, atol=1e-4)
+        np.testing.assert_allclose(np.asarray(rewards)[0], reward, atol=1e-4)
+        assert bool(fallen[0]) == terminated
+    means = example.train(framework, name, 8, steps=4, iterations=2)
+    assert np.all(np.isfinite(means))
+    assert len(means) == 2
