@@ -37,6 +37,7 @@ BUILDS_ON = {
     "plugrad_offline": "plugrad_sac",
     "plugrad_impala": "plugrad_ppo",
     "plugrad_qrdqn": "plugrad_dqn",
+    "plugrad_rnd": "plugrad_ppo",
     "plugrad_tqc": "plugrad_sac",
 }
 """Algorithms that are another one with a term more or less: `{package: the one whose exported names it may use}`."""

@@ -17,7 +17,15 @@ SNAPSHOT = Path(__file__).with_name("public_names.txt")
 REGENERATE = "python tests/core/test_public_names.py"
 STRANGERS = Path(__file__).parents[1] / "author"
 PLUGINS = Path(__file__).parents[2] / "plugins"
-OURS = ("plugrad_sac", "plugrad_offline", "plugrad_bc", "plugrad_impala", "plugrad_qrdqn", "plugrad_tqc")
+OURS = (
+    "plugrad_sac",
+    "plugrad_offline",
+    "plugrad_bc",
+    "plugrad_impala",
+    "plugrad_qrdqn",
+    "plugrad_rnd",
+    "plugrad_tqc",
+)
 """Plugins of ours that import what a stranger's may import."""
 PACKAGES = (
     "plugrad.batch",

@@ -10,7 +10,21 @@ pytestmark = pytest.mark.cross_product("algorithm", part=6)  # tasks, backends a
 
 @pytest.fixture(
     scope="session",
-    params=["ppo", "bc", "marwil", "dqn", "qrdqn", "sac", "td3", "tqc", "cql", "iql", "impala", "appo"],
+    params=[
+        "ppo",
+        "bc",
+        "marwil",
+        "dqn",
+        "qrdqn",
+        "rnd",
+        "sac",
+        "td3",
+        "tqc",
+        "cql",
+        "iql",
+        "impala",
+        "appo",
+    ],
 )
 def algorithm(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -27,6 +41,7 @@ def algorithm_config(algorithm: str, backend: str, algorithm_config: AlgorithmCo
         "ppo": {"use_kl_loss": True, "entropy_coeff": 0.01},
         "dqn": {"n_step": 2},
         "qrdqn": {"num_quantiles": 3, "double_q": True, "dueling": True},
+        "rnd": {"rnd_hiddens": [3], "rnd_features": 2, "entropy_coeff": 0.01},
         "tqc": {"num_quantiles": 3, "top_quantiles_to_drop_per_critic": 1},
         # What a fixed batch brings down is the error of the values, while the target network does not move.
         "appo": {
@@ -48,6 +63,7 @@ def learning_config(algorithm: str, learning_config: AlgorithmConfig) -> Algorit
         "appo": {"target_network_update_freq": 0.5, "vf_loss_coeff": 0.5},
         "dqn": {"epsilon": 0.1, "target_network_update_freq": 100},
         "qrdqn": {"epsilon": 0.1, "target_network_update_freq": 100, "num_quantiles": 5},
+        "rnd": {"rnd_hiddens": [3], "rnd_features": 2, "rnd_coeff": 0.1},
         "sac": {"initial_alpha": 0.1},
         "tqc": {"initial_alpha": 0.1, "num_quantiles": 5, "top_quantiles_to_drop_per_critic": 1},
         "cql": {"initial_alpha": 0.1, "actor_lr": 0.01},

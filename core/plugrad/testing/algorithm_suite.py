@@ -28,7 +28,7 @@ from plugrad.learner.update.minibatches import as_one_minibatch
 from plugrad.testing.fixtures import REFERENCE, STRICT
 from plugrad.testing.tiny_learners import GradientRecorder, ReadColumns, digest, flat
 from plugrad.testing.tiny_task import LEARNED, STEPS
-from plugrad.types import Array, ModuleID
+from plugrad.types import COMPONENT_PLUGIN_STATE, Array, ModuleID
 
 __all__ = [
     "test_a_checkpoint_goes_on_exactly",
@@ -78,11 +78,19 @@ def _check_settings(way: str, config: AlgorithmConfig, found: AlgorithmConfig) -
 
 def _step(config: AlgorithmConfig, batch: Batch) -> tuple[dict[ModuleID, float], dict[str, Array]]:
     """Losses and gradients of one step that is not traced, from the first weights."""
+    losses, gradients, _ = _effects(config, batch)
+    return losses, gradients
+
+
+def _effects(
+    config: AlgorithmConfig, batch: Batch
+) -> tuple[dict[ModuleID, float], dict[str, Array], dict[str, Any]]:
+    """Losses and gradients of such a step, and what it left in the plugin's own state."""
     recorder = GradientRecorder()
     learner = _learner(config, recorder)
     _, losses, _ = learner._update(learner._convert_batch_type(as_one_minibatch(learner, batch)))
-    numbers = learner._convert_to_numpy(losses)
-    return {each: float(loss) for each, loss in numbers.items()}, recorder.gradients
+    numbers = {each: float(loss) for each, loss in learner._convert_to_numpy(losses).items()}
+    return numbers, recorder.gradients, learner.get_state(COMPONENT_PLUGIN_STATE)
 
 
 class _Updates(NamedTuple):
@@ -171,14 +179,14 @@ def test_gradients_are_the_finite_differences_of_the_reference(
 def test_the_loss_depends_on_all_that_it_reads(
     algorithm_config: AlgorithmConfig, algorithm_batch: Batch
 ) -> None:
-    """Observations, and every column that it reads from the batch, change the loss or its gradients; others do not."""
+    """Observations, and every column that it reads, change the loss, its gradients or state; others do not."""
     learner = _learner(algorithm_config)
     watched = {
         each: ReadColumns(columns)
         for each, columns in learner._convert_batch_type(as_one_minibatch(learner, algorithm_batch)).items()
     }
     learner._update(watched)
-    before = _step(algorithm_config, algorithm_batch)
+    before = _effects(algorithm_config, algorithm_batch)
     _check_finite(before[0], REFERENCE)
     for module_id, columns in watched.items():
         for column, values in algorithm_batch[module_id].items():
@@ -187,7 +195,7 @@ def test_the_loss_depends_on_all_that_it_reads(
             changed = {**algorithm_batch[module_id], column: _changed(values)}
             if not np.array_equal(changed[column], values):
                 has_changed = not _same(
-                    _step(algorithm_config, {**algorithm_batch, module_id: changed}), before
+                    _effects(algorithm_config, {**algorithm_batch, module_id: changed}), before
                 )
                 words = "is read and changes nothing" if is_read else "is not read and changes something"
                 assert has_changed == is_read, f"{where} {words}"
@@ -210,8 +218,8 @@ def _changed(values: Array) -> Array:
 
 
 def _same(one: Any, other: Any) -> bool:
-    (losses, gradients), (expected, slopes) = one, other
-    return losses == expected and digest(gradients) == digest(slopes)
+    (losses, *arrays), (expected, *others) = one, other
+    return losses == expected and [*map(digest, arrays)] == [*map(digest, others)]
 
 
 @pytest.mark.parametrize("backend", [STRICT], scope="session")
