@@ -3,7 +3,8 @@
     python tests/certify_all.py           # all: a quarter of an hour
     python tests/certify_all.py jax toy
 
-writes `tests/data/certify/NAME.json`. The toy is a stranger's distribution: it is installed beside for the time.
+writes `tests/data/certify/NAME.json`, and of all of them docs/certificates.md. The toy is a stranger's distribution: it
+is installed beside for the time.
 """
 
 import os
@@ -12,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from certificates_page import PAGE, page_text, read_certificates
 
 HERE = Path(__file__).parent
 REPORTS = HERE / "data/certify"
@@ -35,6 +38,7 @@ def main(names: list[str]) -> int:
             ).returncode
             for name in names
         ]
+    PAGE.write_text(page_text(read_certificates()))
     return sum(code != 0 for code in codes)
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from certificates_page import PAGE, SUITE, page_text, read_certificates
 from certify_all import COMMAND, NAMES, REPORTS
 
 from plugrad import CONTRACT_VERSION
@@ -42,3 +43,13 @@ def test_what_a_backend_declares_is_proven(name: str) -> None:
     assert report["backend"] == name
     assert {"plugrad", "Python"} < {*report["versions"]}
     assert "/" not in "".join(report["versions"].values())
+
+
+def test_the_page_is_made_of_the_certificates(suite: set[str]) -> None:
+    assert PAGE.read_text() == page_text(read_certificates()), "run: python tests/certificates_page.py"
+    scenarios = {name.partition("[")[0].removeprefix("test_") for name in suite}
+    shown = {line.split("|")[1].strip() for line in PAGE.read_text().splitlines() if line.startswith("| ")}
+    missing = {
+        each for each in scenarios if each.replace("_", " ").replace(" users ", " user's ") not in shown
+    }
+    assert missing == set(), f"a file of {SUITE} that the page does not name"
