@@ -1,6 +1,7 @@
-"""Results: the flat dict of `Algorithm.train()`."""
+"""Results: the flat dict of `Algorithm.train()`, and tables for notebooks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 
@@ -35,6 +36,30 @@ class Results(dict[str, Any]):
         if not part:
             raise KeyError(key)
         return part
+
+    def _repr_html_(self) -> str:
+        """A table, as notebooks show it."""
+        return html_table(("result", "value"), self.items())
+
+
+def html_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table for notebooks.
+
+    Args:
+        head: of the columns.
+        rows: cells of any type; floats get five digits. Every text is escaped.
+
+    Returns:
+        A `<table>` element.
+    """
+
+    def line(cells: Sequence[Any], tag: str) -> str:
+        texts = (f"{cell:.5g}" if isinstance(cell, float) else str(cell) for cell in cells)
+        inner = "".join(f'<{tag} style="text-align: left">{escape(text)}</{tag}>' for text in texts)
+        return f"<tr>{inner}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f"<table><thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -15,6 +15,7 @@ COMMANDS = {
     "algorithms": ("algorithms:algorithms", "List the algorithms, their spaces and tuned settings."),
     "backends": ("backends:backends", "List the backends, their devices and what each can do."),
     "certify": ("certify:certify", "Prove a backend or an algorithm, and write what is proven."),
+    "completion": ("completion:completion", "Print the script with which a shell completes plugrad."),
     "doctor": ("doctor:doctor", "Show what is installed, what is missing, and what to type."),
     "eval": ("eval:evaluate", "Print the mean return of a trained policy."),
     "export": ("export:export", "Write a trained policy as one file."),

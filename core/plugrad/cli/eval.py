@@ -13,6 +13,7 @@ from plugrad.cli.metrics_files import iterate_rows
 from plugrad.cli.progress import EVALUATED_RETURN, ITERATION, RETURN, range_words, return_words
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.trained import Choice, RunPath, open_trained, run_options
+from plugrad.cli.waiting import waiting
 from plugrad.errors import ConfigError
 from plugrad.rng_streams import stream
 
@@ -55,11 +56,10 @@ def evaluate(
         if seed is None:
             seed = int(stream(algorithm.config.seed, "plugrad eval").integers(2**63))
         chosen = _words_of_checkpoint(run, path, algorithm)
-        result = {
-            "checkpoint": str(path),
-            "policy": chosen,
-            **algorithm.evaluate(num_episodes=episodes, seed=seed),
-        }
+        number = episodes or algorithm.config.evaluation_num_episodes
+        with waiting(f"evaluating {number} episodes"):
+            found = algorithm.evaluate(num_episodes=episodes, seed=seed)
+        result = {"checkpoint": str(path), "policy": chosen, **found}
     finally:
         algorithm.stop()
     if as_json:

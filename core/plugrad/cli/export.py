@@ -8,6 +8,7 @@ import click
 from plugrad.cli.exits import debug_option
 from plugrad.cli.trained import Choice, open_trained, plugin_option
 from plugrad.cli.trust import Trust, trust_option
+from plugrad.cli.waiting import waiting
 from plugrad.learner.acting.saved_policy import load_policy
 from plugrad.types import DEFAULT_MODULE_ID
 
@@ -72,8 +73,9 @@ def export(
             policy = algorithm.get_policy(module_id)
         else:
             policy = load_policy(run, module_id=module_id)
-        if is_onnx:
-            policy.export_onnx(out, action_mask=action_mask, guard=guard)
-        else:
-            policy.save(out)
+        with waiting(f"writing {out}"):
+            if is_onnx:
+                policy.export_onnx(out, action_mask=action_mask, guard=guard)
+            else:
+                policy.save(out)
     click.echo(f"{out}")

@@ -18,6 +18,7 @@ from plugrad.cli.progress import ITERATION, RETURN, TIMESTEPS, History, return_w
 from plugrad.cli.run_directory import RUNS, RunDirectory
 from plugrad.cli.run_files import read_table
 from plugrad.cli.tables import plain_table, printable
+from plugrad.cli.waiting import waiting
 from plugrad.errors import ConfigError
 
 MAX_DEPTH = 6
@@ -39,7 +40,8 @@ def ls(folder: Path, as_json: bool) -> None:
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder: plugrad ls DIR lists the runs below another one")
-    found = sorted(map(RunLine.of, run_directories(folder)), key=lambda line: line.changed, reverse=True)
+    with waiting(f"reading the runs below {folder}"):
+        found = sorted(map(RunLine.of, run_directories(folder)), key=lambda line: line.changed, reverse=True)
     if as_json:
         click.echo(json.dumps([line.document() for line in found], indent=2))
     elif not found:

@@ -16,6 +16,7 @@ from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import return_words
 from plugrad.cli.trained import Choice, episodes_of, watch_options
+from plugrad.cli.waiting import waiting
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.sampling.environments import create_env
 from plugrad.sampling.multi_agent.env_faces import has_many_agents
@@ -37,8 +38,9 @@ def _film_episodes(run: Path, out: Path, episodes: int, *, seed: int | None, cho
         raise MissingFrameworkError('a film needs pillow: pip install "plugrad[video]"')
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame wants a screen even where it opens no window
     film = Film(episodes)
-    recorded = episodes_of(run, film.make_env, episodes, seed=seed, choice=choice)
-    _write_animation(film.frames, film.frames_per_second, out)
+    with waiting(f"filming {episodes} episodes"):
+        recorded = episodes_of(run, film.make_env, episodes, seed=seed, choice=choice)
+        _write_animation(film.frames, film.frames_per_second, out)
     mean = sum(episode.get_return() for episode in recorded) / episodes
     click.echo(f"episodes: {episodes}, frames: {len(film.frames)}, mean return {return_words(mean)}")
     click.echo(f"{out}")

@@ -14,6 +14,7 @@ from plugrad.cli.display import PlainLines
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import SECONDS, TIMESTEPS, Progress, return_words, scalars
 from plugrad.cli.trained import Choice, RunPath, open_trained, run_options
+from plugrad.cli.waiting import waiting
 from plugrad.offline import EpisodeData, save_episodes
 from plugrad.types import DEFAULT_MODULE_ID
 
@@ -76,7 +77,8 @@ def record(
         if timesteps is not None:
             _record_training(algorithm, timesteps, directory)
         else:
-            data = algorithm.record(episodes, seed=seed, explore=explore, module_id=module_id)
+            with waiting(f"recording {episodes} episodes"):
+                data = algorithm.record(episodes, seed=seed, explore=explore, module_id=module_id)
             _save(data, directory, {"checkpoint": str(path), "explore": explore})
     finally:
         algorithm.stop()

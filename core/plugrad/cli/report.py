@@ -23,6 +23,7 @@ from plugrad.cli.progress import EVALUATED_RETURN, METRIC_WORDS, RETURN, WINDOW
 from plugrad.cli.report_page import Figure, Film, RunContent, page
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.run_files import read_bytes
+from plugrad.cli.waiting import waiting
 from plugrad.errors import CheckpointUnsafeError, ConfigError
 from plugrad.types import ALL_MODULES
 
@@ -79,7 +80,8 @@ def report(runs: tuple[Path, ...], output: Path | None, window: int) -> None:
     target = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     if output is None and len(runs) == 1:
         refuse_links(target, runs[0])
-    figures = _figures(opened, window)
+    with waiting(f"reading {len(runs)} runs"):
+        figures = _figures(opened, window)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     above = Path(os.path.commonpath([path.absolute().parent for path in runs]))
     contents = [_content(run, str(run.path.absolute().relative_to(above))) for run in opened]

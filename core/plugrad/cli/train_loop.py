@@ -59,10 +59,12 @@ class StopSignals:
 
     Attributes:
         received: the signal that asked to stop, or None.
+        saved: `{run directory: what is saved of it and how to go on}`, which is said where the process ends at once.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.saved: dict[str, str] = {}
         self._iteration_is_done = self._ended_well = False
         self._handlers_before: dict[int, Any] = {}
         self._pipe: int | None = None
@@ -144,6 +146,7 @@ class StopSignals:
             if second is None:
                 second = _next(source, None) if self._iteration_is_done else first
             if second is not None:
+                _print("\n".join(["left at once", *list(self.saved.values())]))
                 _exit_now(128 + second)
 
 
@@ -174,6 +177,7 @@ def _print(text: str) -> None:
 log = logging.getLogger("plugrad")
 
 SAVE_EVERY_S = 10.0
+_BY_SIGNAL = "stopped by "
 _NEW_EPISODES = "env_runners/num_episodes"
 _RATE_OVER = 20
 """Iterations over which steps per second are taken."""
@@ -290,8 +294,7 @@ class TrainLoop:
                 f"{' '.join(str(another).split())}), iteration {self._saved_iteration} is"
             )
         is_offline = self.algorithm.env_runner is None
-        command = shlex.join(["plugrad", "train", "--resume", str(self.run.path)])
-        return f"{saved}; go on: {command}{'' if is_offline else ' --new-episodes'}"
+        return f"{saved}; {_go_on(self.run.path)}{'' if is_offline else ' --new-episodes'}"
 
     def _iterate(self) -> Progress:
         row = scalars(self.algorithm.train())
@@ -337,7 +340,7 @@ class TrainLoop:
     def _reason_to_stop(self, progress: Progress | None) -> str | None:
         if self.signals.received is not None:
             name = Signals(self.signals.received).name
-            return "stopped by Ctrl-C" if name == "SIGINT" else f"stopped by {name}"
+            return f"{_BY_SIGNAL}{'Ctrl-C' if name == 'SIGINT' else name}"
         if self.output_is_gone:
             return "stopped: nobody reads the output any more"
         if self.algorithm.stop_reason is not None:
@@ -355,6 +358,7 @@ class TrainLoop:
             self.run.write_config(self._config)
         self.algorithm.save_to_path(str(self.run.last))
         self._saved, self._saved_iteration = perf_counter(), self.algorithm.iteration
+        self.signals.saved[str(self.run.path)] = _saved_words(self._saved_iteration, self.run.path)
 
     def _try_to_write(self, write: Callable[[], object], what: str) -> bool:
         """Write something; False if the disk refuses.
@@ -393,6 +397,14 @@ class TrainLoop:
 # --- the outcome of a run: `summary.json`, and the last lines that `plugrad train` prints ---
 
 _OF = {"evaluation": " in evaluation", "training": "", "few": f" over fewer than {WINDOW} episodes"}
+
+
+def _saved_words(iteration: int, path: Path) -> str:
+    return f"iteration {iteration:,} is saved; {_go_on(path)}"
+
+
+def _go_on(path: Path) -> str:
+    return f"go on: {shlex.join(['plugrad', 'train', '--resume', str(path)])}"
 
 
 def env_name(config: AlgorithmConfig) -> str:
@@ -444,6 +456,8 @@ def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quie
     if not quiet:
         what = f"{summary['algorithm']} on {summary['env']} with {summary['backend']}"
         lines += [what, summary["ended"], _effort(summary)]
+        if summary["ended"].startswith(_BY_SIGNAL):
+            lines.append(_saved_words(summary["iterations"], path))
     best = summary["best_return_mean"]
     lines.append(f"run: {path}")
     words = "none, no episode has ended" if best is None else return_words(best)

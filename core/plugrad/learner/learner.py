@@ -103,6 +103,7 @@ from plugrad.metrics import Metrics, check_result
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops, Variable
 from plugrad.policy import Policy
+from plugrad.results import html_table
 from plugrad.rl_module import MultiRLModule
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.schedules import Coefficients, ConfigView
@@ -505,6 +506,19 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             **arguments: the hook's arguments other than `learner`.
         """
         self._hooks.call_hook(hook, learner=self, **arguments)
+
+    def _repr_html_(self) -> str:
+        """Tables of what it is and of its modules, as notebooks show them."""
+        if not self._is_built:
+            return html_table((type(self).__name__,), [("not built yet: learner.build()",)])
+        about = {"backend": self.config.backend, "device": self.device, "update": self.update_mode}
+        trained, parameters = self.trainable_module_ids, self.num_parameters
+        modules = (
+            (name, type(module).__name__, f"{parameters.get(name, 0):,}", name in trained)
+            for name, module in self.module.items()
+        )
+        what = html_table((type(self).__name__, ""), (about | self.counters).items())
+        return what + html_table(("module", "class", "parameters", "is trained"), modules)
 
     def _listened_to(self, hooks: Iterable[str]) -> frozenset[str]:
         """Those of some hooks that a listener has."""
