@@ -44,6 +44,7 @@ def test_whoever_waits_at_a_terminal_sees_for_what(monkeypatch: pytest.MonkeyPat
     with waiting("filming [1] episode"):
         for _ in until(lambda: "filming [1] episode" in stream.getvalue(), "the line"):
             time.sleep(0.02)
+    assert stream.getvalue().endswith("\x1b[2K"), "the line is gone when the wait is over"
 
 
 def test_elsewhere_nothing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
