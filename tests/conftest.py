@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     folder = TemporaryDirectory(prefix="plugrad-tests-", ignore_cleanup_errors=True)
     os.environ["XDG_CACHE_HOME"] = folder.name
+    os.environ["PLUGRAD_TEST_HEADERS"] = folder.name  # of tests/quick_g++
     config.add_cleanup(folder.cleanup)
 
 
