@@ -77,15 +77,20 @@ class Trials:
         if not Path(found.strip()).is_relative_to(self._unchanged):
             raise RuntimeError(f"a copy in {self._unchanged} would test plugrad of {found}")
 
-    def try_site(self, site: Site) -> Outcome:
-        """Make one mistake and run the tests until one fails: the most specific first, on each backend in turn."""
+    def try_site(self, site: Site, test: str | None = None) -> Outcome:
+        """Make one mistake and run the tests until one fails: the most specific first, on each backend in turn.
+
+        Args:
+            site: where the mistake is made.
+            test: run this one alone.
+        """
         folder, start = self._copy(), monotonic()
         path = folder / site.path
         path.write_text(site.changed(path.read_text(encoding="utf-8")), encoding="utf-8")
         own = re.match(r"backends/plugrad_(\w+)/", site.path)
         backend = own[1] if own else self._backend
         try:
-            parts = self._parts(site)
+            parts = self._parts(site) if test is None else [([], [test])]
             for options, tests in parts:
                 core = [each for each in tests if each.startswith("tests/core/")]
                 others = [each for each in tests if each not in core]
@@ -119,8 +124,10 @@ class Trials:
     def _killer(self, folder: Path, backends: str, arguments: Sequence[str], end: float) -> str | None:
         """The test that fails there, also alone, and passes without the mistake."""
         proves_nothing = {test for test, where in self._failing if where == backends}
-        while any(not each.startswith("-") for each in arguments):
+        while True:
             rest = [each for each in arguments if each not in proves_nothing]
+            if all(each.startswith("-") for each in rest):
+                return None
             options = [f"--deselect={test}" for test in sorted(proves_nothing) if "::" in test]
             status, said = self._python(folder, backends, (*PYTEST, *self._hang(), *options, *rest), end)
             if status in PASSED:
@@ -140,7 +147,6 @@ class Trials:
                 if alone not in PASSED:
                     return test
             proves_nothing.add(test)
-        return None
 
     def _hang(self) -> tuple[str, ...]:
         """Options of pytest: a test that hangs ends its process."""

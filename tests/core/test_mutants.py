@@ -1,5 +1,6 @@
 """Mutants: each of the twelve mistakes is found in a source text, changes what it says and nothing else."""
 
+import json
 import shutil
 import signal
 import subprocess
@@ -7,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from dying_mutants import Dying, died, read
+from dying_mutants import draw as draw_dying
 from mutant_runs import KILLED, SURVIVED, UNFINISHED, Trials, affected_tests, first_failure
 from mutant_sites import OPERATORS, sites_in
-from mutants import draw, packages
+from mutants import draw, identity, packages
 from tests_of import Table
 from waiting import HANG_S, wait_until
 
@@ -197,6 +200,40 @@ def test_a_test_that_hangs_alone_too_has_noticed_the_mistake(trials):
     (site,) = (each for each in sites_in("core/plugrad/loop.py", LOOP) if each.operator == "sign")
     outcome = trials(60.0, 3.0).try_site(site)
     assert (outcome.kind, outcome.by) == (KILLED, "tests/core/test_loop.py::test_countdown")
+
+
+def test_a_test_that_killed_a_mutant_is_asked_alone(checkout, trials):
+    (site,) = (each for each in sites_in("core/plugrad/sign.py", SIGN) if each.operator == "sign")
+    tried = trials(60.0)
+    assert tried.try_site(site, "tests/core/test_sign.py::test_negative").kind == KILLED
+    assert tried.try_site(site, "tests/core/test_loop.py::test_process").kind == SURVIVED
+    assert tried.try_site(site, "tests/core/test_sign.py::test_that_fails_in_any_case").kind == SURVIVED
+
+
+def test_a_mutant_that_died_is_where_its_lines_are(checkout, tmp_path):
+    path = checkout / "core/plugrad/sign.py"
+    (site,) = (each for each in sites_in("core/plugrad/sign.py", SIGN) if each.operator == "sign")
+    outcome = {"mutant": identity(checkout, site), "site": f"{site.path}:{site.line}", "kind": KILLED}
+    (tmp_path / "results").write_text(json.dumps(outcome | {"by": "tests/core/test_sign.py::test_negative"}))
+    (dying,) = died(tmp_path / "results", checkout)
+    assert (dying.before, dying.after) == ("    return -sum(x)", "    return sum(x)")
+    assert draw_dying([dying], checkout, 1, 3) == [(dying, site)]
+    path.write_text(f"# Moved.\n{SIGN}")
+    ((_, moved),) = draw_dying([dying], checkout, 1, 3)
+    assert moved.line == site.line + 1
+    path.write_text(SIGN.replace("-sum", "-max"))
+    assert draw_dying([dying], checkout, 1, 3) == []
+    path.write_text(SIGN)
+    (checkout / "tests/core/test_sign.py").write_text("")
+    assert draw_dying([dying], checkout, 1, 3) == []
+
+
+def test_of_those_that_died_some_are_in_this_checkout():
+    drawn = draw_dying(read(), ROOT, seed=1, number=3)
+    assert drawn
+    for dying, site in drawn:
+        assert Dying.of(site, (ROOT / site.path).read_text(encoding="utf-8"), dying.by) == dying
+    assert draw_dying(read(), ROOT, seed=1, number=2) == drawn[:2]
 
 
 def test_a_table_says_which_tests_run(checkout, trials):
