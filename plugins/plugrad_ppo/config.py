@@ -40,6 +40,16 @@ class PPOConfig(AlgorithmConfig):
     )
 
     @property
+    def needs_whole_batch(self) -> str:
+        """See `Config.needs_whole_batch`."""
+        if self.normalize_advantages != "batch":
+            return ""
+        return (
+            'normalize_advantages="batch" takes the mean over the whole batch; set '
+            'training(normalize_advantages="minibatch")'
+        )
+
+    @property
     def standardized_columns(self) -> tuple[str, ...]:
         """Advantages, with `normalize_advantages="minibatch"`."""
         return (Columns.ADVANTAGES,) if self.normalize_advantages == "minibatch" else ()

@@ -16,6 +16,7 @@ from plugrad.batch.forms import (
     are_sequences,
     by_module,
     env_steps_of,
+    join_batches,
     minibatch,
     portable,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "check_observation_values",
     "check_observations",
     "env_steps_of",
+    "join_batches",
     "minibatch",
     "missing_column",
     "pad",

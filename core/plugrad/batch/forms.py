@@ -5,7 +5,7 @@ between them has one column per array, `state_in/<name>`, so that what works on 
 works on states too.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -102,6 +102,29 @@ class MultiAgentBatch:
     def agent_steps(self) -> int:
         """The number of rows of all modules: steps of their agents."""
         return sum(len(next(iter(columns.values()), ())) for columns in self.policy_batches.values())
+
+
+def join_batches(batches: Sequence[MultiAgentBatch]) -> MultiAgentBatch:
+    """One batch with the rows of several, in their order.
+
+    Args:
+        batches: whose modules have the same columns wherever they have rows.
+
+    Returns:
+        The batch, with the sum of their environment steps.
+    """
+    joined: dict[ModuleID, dict[str, list[Any]]] = {}
+    for each in batches:
+        for module_id, columns in each.policy_batches.items():
+            for name, values in columns.items():
+                joined.setdefault(module_id, {}).setdefault(name, []).append(values)
+    return MultiAgentBatch(
+        {
+            module_id: {name: np.concatenate(parts) for name, parts in columns.items()}
+            for module_id, columns in joined.items()
+        },
+        sum(int(each.env_steps) for each in batches),
+    )
 
 
 def by_module(batch: Any) -> Batch:

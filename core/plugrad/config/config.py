@@ -97,6 +97,14 @@ class Config(SamplingSettings):
     `spec.network_config(config.default_model_config)`."""
 
     @property
+    def needs_whole_batch(self) -> str:
+        """Why learner connectors have to see all episodes of a batch at once, and what to set; empty: they need not.
+
+        Algorithms whose pieces need nothing but an episode and the weights override this.
+        """
+        return f"{type(self).__name__} does not say that its learner connectors can run on a part of a batch"
+
+    @property
     def standardized_columns(self) -> tuple[str, ...]:
         """Columns to standardise in each minibatch (mean 0, standard deviation 1). Algorithms override this."""
         return ()

@@ -178,6 +178,7 @@ class SamplingSettings(FluentConfig):
     )
     env_runner_backend: str = field("auto", section="env_runners", choices=("auto", "process", "ray"))
     env_runner_placement: str | None = field(None, section="env_runners", choices=PLACEMENTS)
+    connectors_in_env_runners: bool = field(False, section="env_runners")
     max_requests_in_flight_per_env_runner: int = field(2, section="env_runners", minimum=1, **REQUESTED_FIRST)
     sample_async: bool = field(False, section="env_runners")
     rollout_fragment_length: int | None = field(
@@ -255,6 +256,11 @@ class SamplingSettings(FluentConfig):
                 "process". Default: `"auto"`.
             env_runner_placement (str): where Ray puts env runners, which ask for one CPU each: as `placement` of
                 learners. Default: `None`.
+            connectors_in_env_runners (bool): each env runner process runs the learner connectors on what it sampled, at
+                the same time as the others, and the learner gets their batches. For on-policy algorithms with
+                `num_env_runners` whose connectors need no whole batch: PPO with `normalize_advantages` "minibatch" or
+                "none". The numbers are the same, unless a piece of your own depends on more than its episodes and the
+                weights, such as on earlier calls. Default: `False`.
             max_requests_in_flight_per_env_runner (int): samples that an asynchronous algorithm requests from one env
                 runner before it takes the first. An env runner that has made that many waits. Default: `2`.
             sample_async (bool): request the next sample before learning from the last, so that both overlap. Samples

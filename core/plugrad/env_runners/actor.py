@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plugrad.episodes import Episode, SingleAgentEpisode
+from plugrad.batch import MultiAgentBatch
+from plugrad.episodes import Episode, SingleAgentEpisode, num_env_steps
 from plugrad.learner import build_learner
 from plugrad.learner.acting.env_runner_policies import (
     ModulePolicies,
@@ -38,6 +39,7 @@ class Answer(NamedTuple):
         returns_by_name: of agents and modules, and numbers of `info_metrics`.
         steps_by_name: the same.
         logged: by listeners; what nobody has collected is not saved.
+        batch: what the learner connectors made of the episodes, with `connectors_in_env_runners`.
     """
 
     sample: Sample
@@ -47,6 +49,7 @@ class Answer(NamedTuple):
     returns_by_name: Mapping[str, list[float]]
     steps_by_name: Mapping[str, int]
     logged: Mapping[str, Logged] = MappingProxyType({})
+    batch: MultiAgentBatch | None = None
 
     def get_state(self, weights_version: int) -> dict[str, Any]:
         """The answer for a checkpoint, where nobody has collected it yet; see `Sample.get_state`."""
@@ -196,7 +199,11 @@ class EnvRunnerActor:
             {name: each.new.get_state() for name, each in self._statistics.items()},
             *self._runner.counts_by_name,
             self._runner.logged.take_new(),
+            self._connect(named) if self._runner.config.connectors_in_env_runners else None,
         )
+
+    def _connect(self, episodes: list[Any]) -> MultiAgentBatch:
+        return MultiAgentBatch(self._learner.run_connectors(episodes), num_env_steps(episodes))
 
     def get_state(self) -> dict[str, Any]:
         """The state of the environments, the random streams of the actions, and the series of the episodes."""

@@ -12,6 +12,7 @@ from operator import index
 from time import monotonic
 from typing import Any
 
+from plugrad.batch import MultiAgentBatch, join_batches
 from plugrad.config import Config
 from plugrad.env_runners.actor import Answer, observations_of
 from plugrad.env_runners.sample_requests import SampleRequests
@@ -81,6 +82,7 @@ class RemoteEnvRunners(CallsEnvs):
         self._series = 0
         self._restart_limit = RestartLimit(config.max_restarts)
         self._ready: deque[Answer] = deque()
+        self._batches: list[MultiAgentBatch] = []
         self._restored: list[Mapping[str, Any]] = []
         self._actors: dict[int, Worker] = {}
         self._last_calls: dict[tuple[str, str], bytes] = {}
@@ -139,7 +141,19 @@ class RemoteEnvRunners(CallsEnvs):
         arguments = self._arguments(num_steps_per_env, random_actions)
         self._metrics.begin_sample()
         answers = self._call_all("sample", *arguments)
+        self._batches = [answer.batch for answer in answers if answer.batch is not None]
         return [episode for answer in answers for episode in self._count(answer).episodes]
+
+    def take_batch(self) -> MultiAgentBatch:
+        """What the learner connectors of all runners made of the last `sample`, in the order of its episodes.
+
+        It has them with `connectors_in_env_runners`, and once.
+
+        Returns:
+            The batch that `Learner.run_connectors` makes of all these episodes.
+        """
+        batches, self._batches = self._batches, []
+        return join_batches(batches)
 
     # --- samples that are not waited for -----------------------------------------------------------------------
 

@@ -23,9 +23,11 @@ class Training(ABC):
         algorithm: the Algorithm; it has `sample()` and `update()`, which are timed and counted, and `learner_group`,
             `env_runner` and `iteration`.
         can_sample_async: whether it can learn from samples of older weights while the next samples are made.
+        can_connect_in_env_runners: whether it can learn from what connectors made in the env runners.
     """
 
     can_sample_async: ClassVar[bool] = False
+    can_connect_in_env_runners: ClassVar[bool] = False
 
     def __init__(self, algorithm: Any) -> None:
         self.algorithm = algorithm
@@ -40,7 +42,8 @@ class Training(ABC):
         """Refuse settings that this training does not support, before anything is built from them.
 
         Raises:
-            ConfigError: `sample_async` is set without env runner processes, or the training needs the current weights.
+            ConfigError: `sample_async` or `connectors_in_env_runners` is set without env runner processes, or the
+                training can do without neither the current weights nor the episodes.
         """
         if config.sample_async and not cls.can_sample_async:
             raise ConfigError(
@@ -52,6 +55,19 @@ class Training(ABC):
             raise ConfigError(
                 "sample_async=True needs env runners in processes of their own: set num_env_runners to 1 or more",
                 field="sample_async",
+            )
+
+        if config.connectors_in_env_runners and not cls.can_connect_in_env_runners:
+            raise ConfigError(
+                f"connectors_in_env_runners=True: {type(config).__name__} does not learn from each sample once and at "
+                "once, so that the learner has to run the connectors",
+                field="connectors_in_env_runners",
+            )
+        if config.connectors_in_env_runners and not config.num_env_runners:
+            raise ConfigError(
+                "connectors_in_env_runners=True needs env runners in processes of their own: set num_env_runners to 1 "
+                "or more",
+                field="connectors_in_env_runners",
             )
 
     @abstractmethod
@@ -98,6 +114,29 @@ class OnPolicyTraining(Training):
         algorithm: see `Training`.
     """
 
+    can_connect_in_env_runners: ClassVar[bool] = True
+
+    @classmethod
+    def check_config(cls, config: Any) -> None:
+        """See `Training`.
+
+        Raises:
+            ConfigError: also with `connectors_in_env_runners`, if a batch is several samples: an episode that goes on
+                in the next one is one episode for the connectors.
+        """
+        super().check_config(config)
+        if config.connectors_in_env_runners:
+            each = (config, *map(config.get_config_for_module, config.policies or ()))
+            if why := next((own.needs_whole_batch for own in each if own.needs_whole_batch), ""):
+                raise ConfigError(f"connectors_in_env_runners=True: {why}", field="connectors_in_env_runners")
+        if config.connectors_in_env_runners and (number := samples_per_batch(config)) > 1:
+            raise ConfigError(
+                f"connectors_in_env_runners=True: a batch of {config.train_batch_size} steps is {number} samples "
+                "here, and an episode may go on from one to the next; set "
+                "rollout_fragment_length=None",
+                field="connectors_in_env_runners",
+            )
+
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
         self._has_said_how_many = False
@@ -110,9 +149,11 @@ class OnPolicyTraining(Training):
             self._has_said_how_many = True
             warn_of_another_batch_size(self.config)
         samples = [self._sample() for _ in range(samples_per_batch(self.config))]
-        results: ModuleResults = self.algorithm.update(
-            episodes=[each for sample in samples for each in sample]
-        )
+        results: ModuleResults
+        if self.config.connectors_in_env_runners:
+            results = self.algorithm.update(self.algorithm.env_runner.take_batch())
+        else:
+            results = self.algorithm.update(episodes=[each for sample in samples for each in sample])
         return results
 
     def get_metrics(self) -> Mapping[str, float]:
