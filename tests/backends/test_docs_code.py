@@ -8,9 +8,11 @@ from pages import DOCS, assert_page_runs
 
 PAGES = [
     "checkpoints.md",
+    "debugging.md",
     "determinism.md",
     "environments.md",
     "errors.md",
+    "explanations.md",
     "from-cleanrl.md",
     "from-stable-baselines3.md",
     "images.md",
