@@ -59,3 +59,25 @@ def test_what_is_searched_for_a_function_of_the_program_is_named() -> None:
 def test_other_uses_of_ray_tune_are_named_at_its_import() -> None:
     _, notes = migrated(f"{HEAD}tune.run('PPO', config=PPOConfig().to_dict())\n")
     assert notes[0].startswith("1: tune.run: what Ray Tune runs here is tune.Tuner(trainable(config), ...)")
+
+
+def test_the_best_checkpoint_of_a_helped_example_is_the_path_where_it_was_saved() -> None:
+    program = (
+        "from ray.rllib.algorithms.ppo import PPOConfig\n"
+        "from ray.rllib.examples.utils import (\n"
+        "    add_rllib_example_script_args, run_rllib_example_script_experiment)\n"
+        "parser = add_rllib_example_script_args()\n"
+        "args = parser.parse_args()\n"
+        "results = run_rllib_example_script_experiment(PPOConfig(), args)\n"
+        "first = results.get_best_result('episode_return_mean').checkpoint.path\n"
+        "second = results.get_best_result().checkpoint\n"
+    )
+    text, notes = migrated(program)
+    assert [note for note in notes if "results: the last results" not in note] == []
+    lines = text.splitlines()
+    assert lines[-4:] == [
+        'results_path = algorithm.save_to_path("checkpoint")',
+        "algorithm.stop()",
+        "first = results_path",
+        "second = results_path",
+    ]

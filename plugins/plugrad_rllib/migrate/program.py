@@ -65,6 +65,8 @@ class Program:
         algorithms: variables that hold an algorithm.
         ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
             `{"tune": "Tuner"}`.
+        best_results: variables whose `get_best_result` the file calls.
+        helped: variables with what RLlib's helper for examples returns.
         logged: names of metrics that the file logs itself: `metrics_logger.log_value("steps_to_meet", ...)`.
         is_tuned: whether a Tuner of Ray Tune gets a config.
         searched: `{setting here: what stands for its value}`: what the trials of a Tuner differ in.
@@ -92,6 +94,8 @@ class Program:
     results: dict[str, str | None] = field(default_factory=dict)
     algorithms: set[str] = field(default_factory=set)
     ray_calls: dict[str, str] = field(default_factory=dict)
+    best_results: set[str] = field(default_factory=set)
+    helped: set[str] = field(default_factory=set)
     logged: set[str] = field(default_factory=set)
     is_tuned: bool = False
     searched: dict[str, str] = field(default_factory=dict)
@@ -147,6 +151,8 @@ def read_program(tree: ast.AST) -> Program:
             _look_at_call(program, node)
         elif isinstance(node, ast.Assign) and _is_config(program, node.value):
             program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.Assign) and _is_helper(program, node.value):
+            program.helped |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_algorithm(program, node.value):
             program.algorithms |= {each.id for each in node.targets if isinstance(each, ast.Name)}
     program.num_learners = _num_learners(nodes)
@@ -166,6 +172,8 @@ def _look_at_names(program: Program, nodes: Sequence[ast.AST]) -> None:
             program.others |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             program.attributes.add(node.attr)
+            if node.attr == "get_best_result":
+                program.best_results.add(node.value.id)
             if node.value.id in RAY_PARTS and node.attr in _REGISTERING:
                 program.registering[node.value.id] += 1
             elif node.value.id in RAY_PARTS:
@@ -339,3 +347,11 @@ def _is_algorithm(program: Program, node: ast.expr) -> bool:
     if node.func.attr in ("build", "build_algo"):
         return _is_config(program, node.func.value)
     return node.func.attr == "from_checkpoint" and program.name_of_rllib(node.func.value) == "Algorithm"
+
+
+def _is_helper(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is a call of RLlib's helper that runs an example."""
+    return (
+        isinstance(node, ast.Call)
+        and program.name_of_rllib(node.func) == "run_rllib_example_script_experiment"
+    )

@@ -236,12 +236,18 @@ def example_helper(
     if program.imported.get(name_of(value.func) or "") != "run_rllib_example_script_experiment":
         return None
     config, args = (as_one(each.value) for each in value.args[:2])
+    targets = [code(each.target) for each in statement.targets] if isinstance(statement, cst.Assign) else []
+    saving = [
+        f'{each}{_PATH} = algorithm.save_to_path("checkpoint")\n'
+        for each in targets
+        if each in program.best_results
+    ]
     text = (
         f"algorithm = {config}.build_algo()\n"
         f"for _ in range({args}.stop_iters):\n"
         "    results = algorithm.train()\n"
         '    print(results["num_env_steps_sampled_lifetime"], results.get("env_runners/episode_return_mean"))\n'
-        "algorithm.stop()\n"
+        f"{''.join(saving)}algorithm.stop()\n"
     )
     given = ", ".join(code(each).rstrip(",") for each in value.args[2:])
     if given:
@@ -249,14 +255,35 @@ def example_helper(
             f"run_rllib_example_script_experiment({given}): the loop ends after --stop-iters iterations alone"
         )
         program.notes.add(line, said, "docs/tune.md")
-    if isinstance(statement, cst.Assign):
-        text += "".join(f"{code(each.target)} = results\n" for each in statement.targets)
-        program.notes.add(
-            line,
-            f"{code(statement.targets[0].target)}: the last results, no grid of Ray Tune's",
-            "docs/tune.md",
-        )
+    text += "".join(f"{each} = results\n" for each in targets if each != "results")
+    for each in targets:
+        program.notes.add(line, f"{each}: the last results, no grid of Ray Tune's", "docs/tune.md")
     return _statements(text, node)
+
+
+_PATH = "_path"
+"""What follows a variable's name in that of the path where the algorithm was saved."""
+
+
+def best_checkpoint(program: Program, node: cst.Attribute) -> cst.BaseExpression:
+    """`results.get_best_result(...).checkpoint.path` of RLlib's helper as the path where the algorithm was saved.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+
+    Returns:
+        What takes its place: for `.checkpoint`, too, since a path is what takes its place everywhere.
+    """
+    if node.attr.value == "path" and isinstance(node.value, cst.Name):
+        is_path = node.value.value.removesuffix(_PATH) in program.helped
+        return node.value if is_path and node.value.value.endswith(_PATH) else node
+    call = node.value
+    if node.attr.value != "checkpoint" or not isinstance(call, cst.Call):
+        return node
+    name = name_of(call.func.value) if isinstance(call.func, cst.Attribute) else None
+    is_best = name_of_method(call) == "get_best_result" and name in program.helped
+    return cst.Name(f"{name}{_PATH}") if is_best else node
 
 
 def _parser(

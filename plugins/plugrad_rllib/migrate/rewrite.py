@@ -174,8 +174,10 @@ class _Rewriter(cst.CSTTransformer):
         game = environments.is_atari(self.program, without_parentheses(updated_node))
         if game is not None:
             return in_parentheses(game, updated_node)
-        found = results.column(self.program, without_parentheses(updated_node))
-        return in_parentheses(algorithms.saved_path(found), updated_node)
+        best = results.best_checkpoint(self.program, without_parentheses(updated_node))
+        found = results.column(self.program, best) if isinstance(best, cst.Attribute) else best
+        whole = algorithms.saved_path(found) if isinstance(found, cst.Attribute) else found
+        return in_parentheses(whole, updated_node)
 
     def leave_BinaryOperation(
         self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation
