@@ -32,9 +32,18 @@ def two_iterations():
     # of each trial of Ray Tune, and one trial for each setting
     from ray import tune
 
-    settings, search = tune.RunConfig, tune.TuneConfig
-    tune.RunConfig = lambda **given: settings(**{**given, "stop": {"training_iteration": 2}})
-    tune.TuneConfig = lambda **given: search(**{**given, "num_samples": 1})
+    begin = tune.Tuner.__init__
+
+    def begin_two(self, *args, **given):
+        for name, setting, value in [
+            ("run_config", "stop", {"training_iteration": 2}),
+            ("tune_config", "num_samples", 1),
+        ]:
+            if name in given:
+                setattr(given[name], setting, value)
+        begin(self, *args, **given)
+
+    tune.Tuner.__init__ = begin_two
 
 sys.meta_path.insert(0, Blocked())
 sys.argv[:] = sys.argv[1:]
