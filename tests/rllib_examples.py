@@ -18,7 +18,7 @@ from pathlib import Path
 
 from plugrad_rllib.migrate.rewrite import migrate
 
-SECONDS = 300
+SECONDS = 150
 """The longest time that an example may take."""
 RUN = """
 import runpy, sys

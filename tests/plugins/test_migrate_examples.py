@@ -10,7 +10,10 @@ import pytest
 needs.extra("libcst")
 
 EXAMPLES = json.loads((Path(__file__).parents[1] / "data/rllib_examples.json").read_text())
-"""`{example of RLlib 2.60: {"outcome", "names", "notes"}}`; `tests/rllib_examples.py` made it."""
+"""`{example of RLlib 2.60: {"outcome", "names", "notes"}}`; `tests/rllib_examples.py` made it.
+
+The outcome "not run" is of those that migrate rewrites otherwise since the last run, or that it did not reach.
+"""
 RUN = sorted(name for name, found in EXAMPLES.items() if found["outcome"] == "runs")
 
 

@@ -486,7 +486,7 @@ def test_parts_of_checkpoints_are_strings_and_small_functions_are_imported() -> 
     )
     text, notes = rewritten(program)
     assert notes == []
-    assert "    return f'learner_group/a', COMPONENT_RL_MODULE, softmax(join(unbatch(x)))\n" in text
+    assert "    return 'learner_group/a', COMPONENT_RL_MODULE, softmax(join(unbatch(x)))\n" in text
     assert "from plugrad_rllib.arrays import batch as join, softmax, unbatch\n" in text
     assert "from typing import Any as EpisodeType\n" in text
 
