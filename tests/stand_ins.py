@@ -68,17 +68,40 @@ def all_on(backend: str) -> Iterator[None]:
         AssertionError: arrays, variables, or operations of traced functions are elsewhere.
     """
     gc.collect()
-    before = {id(each) for each, _ in _places(backend)}
-    kept = [each for each, _ in _places(backend)]  # no id is given twice
-    yield
-    strays = [where for each, where in _places(backend) if id(each) not in before]
-    del kept
-    strays = sorted({where for where in strays if where and not where.endswith(_ENDS[backend])})
+    kept = [each for each, _ in _places(backend)]  # so that no id is given twice
+    before = {id(each) for each in kept}
+    with _executed(backend) as ran:
+        yield
+    places = [*ran, *(where for each, where in _places(backend) if id(each) not in before)]
+    strays = sorted({where for where in places if where and not where.endswith(_ENDS[backend])})
     assert not strays, f"found off {DEVICES[backend]}: {strays}"
 
 
 _ENDS = {"torch": "", "tf2": "CPU:1", "jax": "cpu:1"}
 """How the framework's text of the device ends."""
+
+
+@contextmanager
+def _executed(backend: str) -> Iterator[list[str]]:
+    """Where TensorFlow's functions ran in the block, by its own notes.
+
+    An operation that runs by itself, between programs, is not looked at: TensorFlow computes it on its first device.
+    """
+    ran: list[str] = []
+    if backend != "tf2":
+        yield ran
+        return
+    context = import_module("tensorflow.python.eager.context").context()
+    context.ensure_initialized()
+    context.enable_run_metadata()
+    try:
+        yield ran
+    finally:
+        notes = context.export_run_metadata()
+        context.disable_run_metadata()
+        for graph in notes.partition_graphs:
+            nodes = [each for each in graph.node if each.op[0] != "_" and not each.op.endswith("Const")]
+            ran += [each.device for each in nodes if len(nodes) > 1]
 
 
 def _places(backend: str) -> list[tuple[Any, str]]:

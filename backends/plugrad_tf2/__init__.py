@@ -7,11 +7,11 @@ and flat vectors; RLModules), `differentiation` (gradients, and their sums over 
 program), `optimizers` (users' own), `versions` (names of the framework that are not public), `learner`, `testing`
 (fixtures of `plugrad.testing.backend_suite`).
 
-TensorFlow's own: `modes` (training and inference of Keras layers); `direct_call` (calls of traced functions without
-looking for the trace); `acting` (traced acting for networks that do not act in numpy); `scheduling` (XLA's order on
-one thread); `xla_clusters`, `without_xla`, `xla_flags` (XLA in parts of a step; whether it compiles; flags for a
-moment); `convolutions` (as matrix products for XLA); `compilation_cache` (programs on disk); `batched_program` (many
-learners as one); `onnx_export`; `op_recorder` (finds wrong broadcasts).
+TensorFlow's own: `modes` (training and inference of Keras layers); `devices`; `direct_call` (calls of traced functions
+without looking for the trace); `acting` (traced acting for networks that do not act in numpy); `scheduling` (XLA's
+order on one thread); `xla_clusters`, `without_xla`, `xla_flags` (XLA in parts of a step; whether it compiles; flags
+for a moment); `convolutions` (as matrix products for XLA); `compilation_cache` (programs on disk); `batched_program`
+(many learners as one); `onnx_export`; `op_recorder` (finds wrong broadcasts).
 """
 
 from plugrad_tf2 import backend

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from plugrad_tf2.devices import is_first
 from plugrad_tf2.without_xla import without_xla
 
 Forward = Callable[[Mapping[str, Any]], Any]
@@ -20,7 +21,13 @@ def traced(forward: Forward) -> Forward:
 
     def call(batch: Mapping[str, Any]) -> Any:
         columns = dict(batch)
-        rows = tf.nest.flatten(columns)[0].shape[0]
+        first = tf.nest.flatten(columns)[0]
+        if not is_first(first.device):
+            with tf.device(first.device):
+                return computed(columns, first.shape[0])
+        return computed(columns, first.shape[0])
+
+    def computed(columns: Mapping[str, Any], rows: int) -> Any:
         missing = (1 << (rows - 1).bit_length()) - rows
         if not missing:
             with without_xla():

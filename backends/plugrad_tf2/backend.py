@@ -19,7 +19,7 @@ from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_tf2 import compilation_cache, versions
+from plugrad_tf2 import compilation_cache, devices, versions
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.batched_program import batch_program
 from plugrad_tf2.differentiation import compute_gradients, differentiate, hvp, jvp, reduce_gradients
@@ -57,7 +57,7 @@ __all__ = [
 def backend_info() -> BackendInfo:
     """TensorFlow, GPUs first. It also names the folder for compiled programs."""
     with compilation_cache.in_folder():
-        gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
+        found, in_host_memory = devices.find(), devices.in_host_memory()
     capabilities = {
         Capability.BATCHED_LEARNERS,
         Capability.BFLOAT16,
@@ -72,7 +72,13 @@ def backend_info() -> BackendInfo:
         Capability.XLA,
     }
     return BackendInfo(
-        "tf2", tf.__version__, (*gpus, "cpu"), capabilities, packages=("keras",), contract_version=2
+        "tf2",
+        tf.__version__,
+        found,
+        capabilities,
+        packages=("keras",),
+        contract_version=2,
+        host_devices=in_host_memory,
     )
 
 

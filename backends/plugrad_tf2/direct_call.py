@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from plugrad_tf2 import versions
 from plugrad_tf2.compilation_cache import compiled
+from plugrad_tf2.devices import is_first
 
 
 class DirectFunction:
@@ -19,15 +20,25 @@ class DirectFunction:
     Args:
         function: what is traced.
         jit_compile: whether XLA compiles it.
+        device: where it runs; None: where its caller says.
     """
 
-    def __init__(self, function: Callable[..., Any], *, jit_compile: bool = False) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, jit_compile: bool = False, device: str | None = None
+    ) -> None:
         self._function = function
+        self._device = None if device is None or is_first(device) else device
         self._jit_compile = jit_compile
         self._traces: dict[Any, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it, and trace it first if there is no trace for such arguments."""
+        if self._device is not None:
+            with tf.device(self._device):
+                return self._called(arguments)
+        return self._called(arguments)
+
+    def _called(self, arguments: tuple[Any, ...]) -> Any:
         trace, tensors = self._trace_for(arguments)
         if versions.CALL_FLAT.find() is None:
             return trace(*tensors)

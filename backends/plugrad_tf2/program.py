@@ -19,6 +19,7 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_tf2 import versions
 from plugrad_tf2.compilation_cache import compiled, forget, with_cache
 from plugrad_tf2.convolutions import are_faster_without_xla
+from plugrad_tf2.devices import computing_on
 from plugrad_tf2.direct_call import DirectFunction
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
@@ -103,11 +104,12 @@ def _note_tracing(learner: LearnerProtocol) -> Iterator[None]:
 
 
 @contextmanager
-def _resident(flats: Sequence[FlatParameters]) -> Iterator[None]:
+def _resident(learner: LearnerProtocol, flats: Sequence[FlatParameters]) -> Iterator[None]:
     for flat in flats:
         flat.enter()
     try:
-        yield
+        with computing_on(learner.device):
+            yield
     finally:
         for flat in flats:
             flat.leave()
@@ -123,11 +125,11 @@ class PerMinibatch(Program):
     ) -> None:
         super().__init__("none", "one traced function per minibatch, without XLA", static_shapes=True)
         self._traced = TracedStep(learner, step, in_xla=in_xla)
-        self._flats = flats
+        self._learner, self._flats = learner, flats
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program.run`."""
-        with _resident(self._flats):
+        with _resident(self._learner, self._flats):
             for flat in self._flats:
                 flat.load()
             vectors = [
@@ -189,7 +191,7 @@ class WholeUpdate(Program):
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Any]) -> None:
         reason = versions.with_what_is_lost("the whole update as one XLA program", tf.__version__)
         super().__init__("complete_update", reason, static_shapes=True)
-        self.step, self.variables = step, variables
+        self._learner, self.step, self.variables = learner, step, variables
         self._traced = TracedStep(learner, step, in_xla=True)
         self._flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
         self._collective = learner.collective
@@ -208,7 +210,7 @@ class WholeUpdate(Program):
         """See `Program.run`."""
         self._count_sizes(indices)
         steps = tf.constant(num_steps)
-        with _resident(self._flats):
+        with _resident(self._learner, self._flats):
             self._look_for_convolutions(columns, indices, steps)
             try:
                 if self._collective is None:

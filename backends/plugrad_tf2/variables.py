@@ -158,8 +158,8 @@ class FlatParameters:
         self._resident = False
         self.tracer: Any = None
         # One call each instead of one per parameter: outside a program they are made at every update.
-        self._joined = DirectFunction(self._join)
-        self._split = DirectFunction(self._split_up)
+        self._joined = DirectFunction(self._join, device=params[0].device)
+        self._split = DirectFunction(self._split_up, device=params[0].device)
         with tf.device(params[0].device):
             self._flat = tf.Variable(self._joined(), trainable=False)
 

@@ -10,8 +10,12 @@ import pytest
 import stand_ins
 
 HERE = Path(__file__).parent
-CHOSEN = {"torch": "", "jax": "impala or stay_there or fault"}
-"""Expressions of `pytest -k`. test_jax_devices.py has more of jax, whose programs take seconds to compile."""
+CHOSEN = {
+    "torch": "",
+    "tf2": "ppo or stay_there or fault",
+    "jax": "impala or stay_there or fault",
+}
+"""Expressions of `pytest -k`: programs of tf2 and jax take seconds to compile. test_jax_devices.py has more of jax."""
 
 
 def run_there(backend: str, file: str, expression: str = "") -> subprocess.CompletedProcess[str]:
