@@ -189,6 +189,7 @@ class Trials:
             subprocess.TimeoutExpired: it is still running at the end.
         """
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder / each) for each in ROOTS)}
+        environment.pop("PLUGRAD_TEST_REPORT", None)  # what fails with a mistake is no part of a run's report
         environment |= {"PLUGRAD_TEST_BACKENDS": backends, "PYTHONDONTWRITEBYTECODE": "1"}
         with TemporaryFile("w+") as said:  # a pipe would stay open as long as any process that a test left
             process = subprocess.Popen(
