@@ -92,6 +92,8 @@ _FILTERS = (
 )
 _CONV_PRESETS = ("nature", "world_models", "minatar")
 CRITIC_ONLY = "critic_only"
+CRITIC_OBS = "critic_obs"
+"""The key that the setting `critic_obs` adds to observations; only critics read it."""
 
 MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     "fcnet_hiddens": ModelSetting(

@@ -52,6 +52,39 @@ def test_two_modules_of_different_spaces_learn_their_tasks(backend: str) -> None
     algorithm.stop()
 
 
+class OthersLamps(AlikeLamps):
+    """An agent's reward is the number of the other one's lamp, which it does not see."""
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        lamps, (one, other) = self._lamps, SPACES
+        rewards = {agent: float(lamps.get(other if agent == one else one, 0)) for agent in actions}
+        observations, _, *ends = super().step(actions)
+        return observations, rewards, *ends
+
+
+def test_critics_of_mappo_know_what_those_of_ippo_cannot_and_policies_are_exported_without_it(
+    backend: str, tmp_path: Path
+) -> None:
+    found = {}
+    for critic_obs in (None, "agents"):
+        config = lamps(backend, OthersLamps, critic_obs=critic_obs)
+        algorithm = config.training(lr=0.05, vf_loss_coeff=1.0, num_epochs=10).build_algo()
+        for _ in range(4):
+            results = algorithm.train()
+        found[critic_obs] = results["learners/default_policy/vf_loss"]
+        policy = algorithm.get_policy()
+        algorithm.stop()
+    assert (
+        found[None] > 0.3
+    )  # the variance of a lamp is 2 / 3 while both act, and half of the mover's steps are alone
+    assert found["agents"] < 0.5 * found[None]
+    policy.save(tmp_path / "policy.safetensors")
+    seen = {"obs": np.eye(3, dtype=np.float32)}
+    np.testing.assert_array_equal(
+        load_policy(tmp_path / "policy.safetensors").predict(seen)[0], policy.predict(seen)[0]
+    )
+
+
 def test_without_policies_all_agents_share_one_module(backend: str) -> None:
     algorithm = lamps(backend, AlikeLamps, policies=None).build_algo()
     for _ in range(6):

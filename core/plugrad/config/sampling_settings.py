@@ -146,6 +146,7 @@ class SamplingSettings(FluentConfig):
     policies: Any = field(None, section="multi_agent")
     agent_to_module: Any = field(None, section="multi_agent", importable=True, check=_check_agent_to_module)
     policies_to_train: list[str] | None = field(None, section="multi_agent", check=_check_module_ids)
+    critic_obs: str | None = field(None, section="multi_agent", choices=("state", "agents"))
 
     def multi_agent(self, **settings: Any) -> Self:
         """Set which agents use which modules, and which modules learn.
@@ -157,6 +158,9 @@ class SamplingSettings(FluentConfig):
                 or its name "package.module:name". It is called once per agent and episode; `episode.seed` and
                 `episode.id_` tell episodes apart. None: all agents use the only module. Default: `None`.
             policies_to_train (list): ids of the modules that learn. None: all. Default: `None`.
+            critic_obs (str): what critics see beside their agent's observation, and policies do not: "state" is the
+                environment's `state()`, "agents" the last observations of all agents. Observations become Dicts with
+                the key "critic_obs". PPO with it is MAPPO, and without it IPPO. Default: `None`.
             **settings: all of these.
 
         Returns:

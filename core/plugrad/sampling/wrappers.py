@@ -78,6 +78,7 @@ class EnvWrappers:
         time_limit: steps after which an episode is truncated; None: no limit.
         env_wrappers: classes, their names, or `[class or name, {keyword: value}]`.
         num_frames: how many frames one observation has.
+        critic_obs: what critics of many agents see beside observations, see `with_critic_obs`.
         observation_space: whose keys give the order of the parts of rows; None: the environment's.
         action_space: likewise.
     """
@@ -86,6 +87,7 @@ class EnvWrappers:
     time_limit: int | None = None
     env_wrappers: Sequence[Any] = ()
     num_frames: int = 1
+    critic_obs: str | None = None
     observation_space: gym.Space[Any] | None = None
     action_space: gym.Space[Any] | None = None
 
@@ -98,6 +100,7 @@ class EnvWrappers:
             time_limit=config.time_limit,
             env_wrappers=tuple(config.env_wrappers),
             num_frames=config.frame_stack or (FRAMES if is_atari(config) else 1),
+            critic_obs=config.critic_obs,
             observation_space=config.observation_space,
             action_space=config.action_space,
         )

@@ -17,17 +17,19 @@ from plugrad.hooks.manager import HookManager, Plugin, hook_methods
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import build_own_module
 from plugrad.learner.update.connectors import Piece, make_pipeline
-from plugrad.model_config import CRITIC_ONLY
+from plugrad.model_config import CRITIC_OBS, CRITIC_ONLY
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, names_modules, spaces_of, specs_of
 from plugrad.networks import Network
 from plugrad.observations import is_structured, model_space, stored_space
 from plugrad.rl_module import MultiRLModule, RLModule, check_same_arrays
 from plugrad.sampling.atari import FILTERS as ATARI_FILTERS
 from plugrad.sampling.environments import get_module_spaces, is_multi_agent
+from plugrad.sampling.multi_agent.critic_obs import with_critic_obs
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, has_many_agents
 from plugrad.sampling.multi_agent.module_spaces import spaces_of_modules
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.wrappers import EnvWrappers, stacked_space
+from plugrad.spaces.kinds import named_parts
 from plugrad.spaces.structure import in_arrays
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
 
@@ -228,7 +230,10 @@ def fill_spec(learner: "Learner", module_id: ModuleID, given: RLModuleSpec | Non
         spec = replace(spec, module_class=default.module_class)
     if not spec.model_config:
         spec = replace(spec, model_config=default.model_config)
-    return spec.complete(config.observation_space, config.action_space)
+    spec = spec.complete(config.observation_space, config.action_space)
+    if config.critic_obs and CRITIC_OBS in named_parts(spec.observation_space):
+        spec = replace(spec, model_config={CRITIC_ONLY: [CRITIC_OBS], **spec.model_config})
+    return spec
 
 
 def build_module(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
@@ -413,7 +418,8 @@ def _with_specs(config: ConfigT, spaces: Spaces) -> ConfigT:
 def _spaces_of(config: Config, env: Any) -> Spaces:
     """The spaces of the modules that act in an environment: one that is given, or the config's."""
     if has_many_agents(env) and not isinstance(env, type):
-        return spaces_of_modules(as_agent_env(env, type(env).__name__), config)
+        agents = as_agent_env(env, type(env).__name__)
+        return spaces_of_modules(with_critic_obs(agents, config.critic_obs), config)
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
