@@ -106,8 +106,8 @@ def hvp(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """See `GradientSpec.hvp`: `jax.jvp` of the gradient."""
     with computing_on(learner.device):
-        at, *where = _at_weights(learner, module_id, function, vectors)
-        gradients, products = jax.jvp(jax.grad(at), *where)
+        at, weights, along = _at_weights(learner, module_id, function, vectors)
+        gradients, products = jax.jvp(jax.grad(at), weights, along)
     return gradients, products
 
 
