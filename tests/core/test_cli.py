@@ -193,7 +193,7 @@ def test_backends_says_what_each_can_do(plugrad, monkeypatch):
     records = [record("numpy", None, True), record("absent", "minelib", False, ("plugrad[mine]",))]
     monkeypatch.setattr("plugrad.cli.backends.list_plugins", lambda: records)
     found = {each["name"]: each for each in json.loads(plugrad("backends", "--json").stdout)}
-    assert found["numpy"]["capabilities"] == ["float64"]
+    assert found["numpy"]["capabilities"] == ["float64", "second_derivatives"]
     assert found["numpy"]["devices"] == ["cpu"]
     assert "absent" in found["absent"]["problem"]
     table = plugrad("backends").stdout
