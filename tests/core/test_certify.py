@@ -35,6 +35,9 @@ narrow.asarray = lambda x, dtype=None: numpy_loss_ops.asarray(
 def ops():
     return narrow
 """
+WITHOUT_DERIVATIVES = """
+del jvp, hvp
+"""
 ABOUT = {
     Capability.BATCHED_LEARNERS: "in_one_program",
     Capability.BFLOAT16: "bfloat16",
@@ -45,6 +48,7 @@ ABOUT = {
     Capability.FRAMEWORK_OPTIMIZERS: "answers_what_it_declares",
     Capability.FUSED_STEP: "answers_what_it_declares",
     Capability.ONNX: "exported",
+    Capability.SECOND_DERIVATIVES: "derivatives_along",
     Capability.USER_MODULES: "users_model",
     Capability.XLA: "xla",
 }
@@ -63,7 +67,9 @@ def certify(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
 def declaring(folder: Path, *capabilities: Capability) -> str:
     """A file with the reference under another name, which has none of these capabilities and declares them."""
     text = DECLARING.format(capabilities={str(each) for each in capabilities})
-    (folder / "mine.py").write_text(text + IN_FLOAT32 * (Capability.FLOAT64 in capabilities))
+    text += IN_FLOAT32 * (Capability.FLOAT64 in capabilities)
+    text += WITHOUT_DERIVATIVES * (Capability.SECOND_DERIVATIVES in capabilities)
+    (folder / "mine.py").write_text(text)
     return "mine.py"
 
 
@@ -74,7 +80,8 @@ def test_the_reference_is_proven(tmp_path):
     assert report["proven"] is True
     assert report["contract_version"] == CONTRACT_VERSION
     assert report["capabilities"] == {
-        str(each): "proven" if each == "float64" else "not declared" for each in sorted(Capability)
+        str(each): "proven" if each in ("float64", "second_derivatives") else "not declared"
+        for each in sorted(Capability)
     }
     assert str(tmp_path) not in json.dumps(report)
 

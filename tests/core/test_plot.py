@@ -159,7 +159,7 @@ def labels(picture: Path) -> str:
     ("center", "interval", "words"),
     [
         ("median", "bootstrap", "(band: 95 % bootstrap interval of the median)"),
-        ("mean", "std", "(band: one standard deviation)"),
+        ("mean", "sd", "(band: one standard deviation)"),
         ("mean", "minmax", "(band: lowest to highest run)"),
         ("median", "runs", "median of 3 runs"),
     ],
@@ -213,7 +213,7 @@ def test_a_smoothed_point_is_the_mean_of_the_last_ones() -> None:
 
 def test_seeds_are_joined_where_all_have_begun_and_keep_their_last_value() -> None:
     seeds = [curve([0, 10], [0, 10]), curve([2, 20], [6, 6]), curve([1, 20], [8, 8])]
-    joined = join(seeds, "mean", "std")
+    joined = join(seeds, "mean", "sd")
     assert (joined.timesteps[0], joined.timesteps[-1], len(joined.timesteps)) == (2, 20, GRID)
     np.testing.assert_allclose(joined.returns[[0, -1]], [(2 + 6 + 8) / 3, (10 + 6 + 8) / 3])
     np.testing.assert_allclose(joined.high[0] - joined.returns[0], np.std([2, 6, 8], ddof=1))

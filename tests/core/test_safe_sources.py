@@ -51,6 +51,10 @@ _PLAIN = {("workers/process.py", "cloudpickle")}
 
 REASONS = {
     (
+        "plugrad/env_runners/workers.py",
+        "pickle",
+    ): "weights for env runners in processes of this one, encoded once",
+    (
         "plugrad_rllib/migrate/unpickle_child.py",
         "pickle",
     ): "RLlib's weights, in a process of its own, arrays only",

@@ -15,7 +15,7 @@ from plugrad.cli.tables import visible
 from plugrad.types import Array
 
 Center = Literal["median", "mean"]
-Interval = Literal["bootstrap", "std", "minmax", "runs", "none"]
+Interval = Literal["bootstrap", "sd", "minmax", "runs", "none"]
 """What is drawn around the center of several runs; `runs` are thin lines of each."""
 
 MAX_DRAWN = 1e100
@@ -172,7 +172,7 @@ def join(group: Sequence[Curve], center: Center, interval: Interval) -> Curve:
         group: runs of one experiment, each with at least one point.
         center: what is drawn of them at each timestep.
         interval: `bootstrap` is the 95 % percentile interval of the center over resampled runs (Efron and Tibshirani
-            1993, section 13.3); `std` is one standard deviation (divided by n - 1) to both sides of the center;
+            1993, section 13.3); `sd` is one standard deviation (divided by n - 1) to both sides of the center;
             `minmax` is from the lowest run to the highest. The others give no band.
 
     Returns:
@@ -185,7 +185,7 @@ def join(group: Sequence[Curve], center: Center, interval: Interval) -> Curve:
     low = high = middle
     if interval == "minmax":
         low, high = values.min(axis=0), values.max(axis=0)
-    elif interval == "std":
+    elif interval == "sd":
         spread = values.std(axis=0, ddof=1) if len(group) > 1 else np.zeros_like(middle)
         low, high = middle - spread, middle + spread
     elif interval == "bootstrap":
@@ -206,7 +206,7 @@ def interval_words(center: Center, interval: Interval) -> str:
     """What the band around several runs is; empty where there is none."""
     words = {
         "bootstrap": f"95 % bootstrap interval of the {center}",
-        "std": "one standard deviation",
+        "sd": "one standard deviation",
         "minmax": "lowest to highest run",
     }
     return words.get(interval, "")

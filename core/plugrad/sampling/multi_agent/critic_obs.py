@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Space
 
@@ -19,7 +18,7 @@ from plugrad.errors import ConfigError
 from plugrad.model_config import CRITIC_OBS
 from plugrad.policy.observations import split_action_mask, without_action_mask
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
-from plugrad.spaces.kinds import named_parts
+from plugrad.spaces.kinds import dict_of, named_parts
 from plugrad.spaces.structure import from_leaves, leaves
 from plugrad.types import AgentID
 
@@ -72,7 +71,7 @@ class _CriticObs(AgentEnv):
                 field="critic_obs",
                 agent=agent,
             )
-        return gym.spaces.Dict({**(named_parts(own) or {OWN: own}), CRITIC_OBS: self._part_space()})
+        return dict_of({**(named_parts(own) or {OWN: own}), CRITIC_OBS: self._part_space()})
 
     def action_space(self, agent: AgentID) -> Space[Any]:
         """See `AgentEnv`."""
@@ -136,7 +135,7 @@ class _OfAgents(_CriticObs):
         self._last: dict[str, Any] = {}
 
     def _part_space(self) -> Space[Any]:
-        return gym.spaces.Dict(self._spaces)
+        return dict_of(self._spaces)
 
     def _part(self) -> Any:
         return {
