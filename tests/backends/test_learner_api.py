@@ -983,6 +983,7 @@ def test_every_public_member_of_the_learner_stands_in_the_table():
         *("drop_gradients", "forward_backward", "optim_step"),  # test_verbs_on_backends.py
         "forget_programs",
         "guard",
+        *("hvp", "jvp"),  # test_second_derivatives.py
         "is_guarded",
         "layouts",
         "notify",
