@@ -20,7 +20,7 @@ from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_torch.devices import find_devices, ops_on
+from plugrad_torch.devices import ops_on
 from plugrad_torch.differentiation import compute_gradients, differentiate, hvp, jvp, reduce_gradients
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.onnx_export import export_onnx
@@ -55,7 +55,11 @@ __all__ = [
 
 @hookimpl
 def backend_info() -> BackendInfo:
-    """torch, CUDA devices first. Another accelerator is used where `device` names it."""
+    """torch, CUDA devices first. Another accelerator, such as "xpu:0", is used where `device` names it."""
+    gpus = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
+    kind: Any = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    number = 0 if kind is None or kind.type == "cuda" else torch.accelerator.device_count()
+    devices = (*gpus, "cpu", *(f"{kind.type}:{n}" for n in range(number)))
     capabilities = {
         Capability.BFLOAT16,
         Capability.CHANGED_LOSSES,
@@ -68,7 +72,7 @@ def backend_info() -> BackendInfo:
         Capability.SECOND_DERIVATIVES,
         Capability.USER_MODULES,
     }
-    return BackendInfo("torch", torch.__version__, find_devices(), capabilities, contract_version=2)
+    return BackendInfo("torch", torch.__version__, devices, capabilities, contract_version=2)
 
 
 @hookimpl

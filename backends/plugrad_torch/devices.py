@@ -1,22 +1,13 @@
-"""The devices of this process, and ops that make new tensors on one: a scalar on the CPU would stop a CUDA program."""
+"""Ops that make new tensors on one device: a scalar that stays on the CPU would stop a CUDA program."""
 
 from functools import cache
 from types import ModuleType
 from typing import Any, cast
 
-import torch
 from torch import Tensor
 
 from plugrad.ops import RULES, Ops
 from plugrad_torch import ops
-
-
-def find_devices() -> tuple[str, ...]:
-    """CUDA devices, "cpu", and those of torch's accelerator if it is another, such as "xpu:0"."""
-    gpus = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
-    kind: Any = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    number = 0 if kind is None or kind.type == "cuda" else torch.accelerator.device_count()
-    return (*gpus, "cpu", *(f"{kind.type}:{n}" for n in range(number)))
 
 
 @cache
