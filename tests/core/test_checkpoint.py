@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint
+from plugrad.checkpoint.formats import MAX_CONTAINERS
 from plugrad.errors import CheckpointError, ConfigError
 
 DTYPES = [
@@ -193,6 +194,8 @@ def test_arrays_in_metadata_are_refused_and_nothing_stays(tmp_path: Path) -> Non
 def test_more_plain_data_than_is_read_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="put long lists of numbers into arrays"):
         save_checkpoint(tmp_path / "c", {"x": [0.1] * 2_500_000}, metadata={})
+    with pytest.raises(CheckpointError, match="put lists of numbers into arrays"):
+        save_checkpoint(tmp_path / "c", {"x": [[]] * MAX_CONTAINERS}, metadata={})
     with pytest.raises(CheckpointError, match="the metadata takes"):
         save_checkpoint(tmp_path / "c", {}, metadata={"x": "y" * 2**21})
 

@@ -16,7 +16,7 @@ import safetensors.numpy
 from pickle_payloads import MARKER, payloads
 from watched_loads import mutated
 
-from plugrad.checkpoint import load_checkpoint, save_checkpoint
+from plugrad.checkpoint import formats, load_checkpoint, save_checkpoint
 from plugrad.errors import CheckpointError
 
 HERE = Path(__file__).parent
@@ -85,6 +85,13 @@ def test_arrays_that_are_accepted_are_those_that_safetensors_reads(save: Path) -
     assert accepted > 20
 
 
+def test_more_lists_than_are_allowed_are_counted_before_they_are_made(save: Path) -> None:
+    (save / "data.json").write_bytes(b'{"x":[' + b"[]," * formats.MAX_CONTAINERS + b"[]]}")
+    malicious_checkpoints.sign(save, lambda fields: fields["files"].pop("m0001.safetensors"))
+    with pytest.raises(CheckpointError, match="524291 objects and lists; at most 524288 are read"):
+        load_checkpoint(save)
+
+
 LIMITED = """
     import resource, sys
     from pathlib import Path
@@ -99,8 +106,9 @@ LIMITED = """
 @pytest.mark.parametrize(
     "data",
     [
-        b'{"x":[' + b"[]," * 2_700_000 + b"[]]}",
-        b'{"x":[' + b"{}," * 2_700_000 + b"{}]}",
+        b'{"x":[' + b"[]," * (formats.MAX_CONTAINERS - 3) + b"[]]}",
+        b'{"x":[' + b"[1]," * (formats.MAX_CONTAINERS - 3) + b"[]]}",
+        b'{"x":[' + b'{"":1},' * (formats.MAX_CONTAINERS - 3) + b"{}]}",
         b'{"x":[' + b'"ab",' * 1_600_000 + b'""]}',
     ],
 )

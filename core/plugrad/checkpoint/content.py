@@ -41,6 +41,7 @@ from plugrad.checkpoint.disk import (
     write_file,
 )
 from plugrad.checkpoint.formats import (
+    MAX_CONTAINERS,
     MAX_DATA_BYTES,
     Block,
     Decoder,
@@ -391,6 +392,12 @@ def save_checkpoint(
         raise CheckpointError(
             f"the names and plain values of the state take {len(data)} bytes as JSON, a checkpoint keeps at "
             f"most {MAX_DATA_BYTES}: put long lists of numbers into arrays"
+        )
+    # Those in strings are counted too, which is one pass over bytes instead of a scan.
+    if (count := data.count(b"[") + data.count(b"{")) > MAX_CONTAINERS:
+        raise CheckpointError(
+            f"the state holds about {count} dicts, lists and arrays, a checkpoint keeps at most {MAX_CONTAINERS}: "
+            "put lists of numbers into arrays"
         )
     owned = Path(path)
     with disk_errors("save a checkpoint to", owned), writer_lock(owned) as turn, turn:

@@ -25,6 +25,8 @@ from plugrad.types import Array
 
 MAX_DEPTH: Final = 32
 """Levels of objects and lists in one file."""
+MAX_CONTAINERS: Final = 2**19
+"""Objects and lists in one file. One takes three to eight bytes there, and 80 to 240 in memory."""
 
 # The closing quote is optional so that an unclosed string is one token and the scan stays linear in the text.
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
@@ -57,6 +59,8 @@ def loads(data: bytes | bytearray, on_object: Callable[[dict[str, Any]], Any] | 
         # Measured before a parser recurses; in numpy, because one by one eight megabytes of brackets take seconds.
         signs = np.frombuffer(_STRING.sub(b"", data), np.uint8)
         opened = ((signs == ord("[")) | (signs == ord("{"))).view(np.int8)
+        if (count := np.count_nonzero(opened)) > MAX_CONTAINERS:
+            raise ValueError(f"{count} objects and lists; at most {MAX_CONTAINERS} are read")
         closed = ((signs == ord("]")) | (signs == ord("}"))).view(np.int8)
         depth = np.cumsum(opened - closed, dtype=np.int32)
         if depth.size and depth.max() > MAX_DEPTH:
