@@ -73,19 +73,21 @@ def all_on(backend: str) -> Iterator[None]:
     with _executed(backend) as ran:
         yield
     places = [*ran, *(where for each, where in _places(backend) if id(each) not in before)]
-    strays = sorted({where for where in places if where and not where.endswith(_ENDS[backend])})
+    strays = sorted({where for where in places if where and not where.endswith((_ENDS[backend], *_HOST))})
     assert not strays, f"found off {DEVICES[backend]}: {strays}"
 
 
 _ENDS = {"torch": "", "tf2": "CPU:1", "jax": "cpu:1"}
 """How the framework's text of the device ends."""
+_HOST = ("task:0",)
+"""How TensorFlow's text ends for functions of Python in a graph, which run on the host: a group exchanges in one."""
 
 
 @contextmanager
 def _executed(backend: str) -> Iterator[list[str]]:
-    """Where TensorFlow's functions ran in the block, by its own notes.
+    """Where TensorFlow's operations ran in the block, those of functions and single ones, by its own notes.
 
-    An operation that runs by itself, between programs, is not looked at: TensorFlow computes it on its first device.
+    It notes an operation when it first runs with such arguments. Constants and row numbers may be kept on the host.
     """
     ran: list[str] = []
     if backend != "tf2":
@@ -94,14 +96,14 @@ def _executed(backend: str) -> Iterator[list[str]]:
     context = import_module("tensorflow.python.eager.context").context()
     context.ensure_initialized()
     context.enable_run_metadata()
+    context.export_run_metadata()  # what ran before: to disable the notes does not end them
     try:
         yield ran
     finally:
         notes = context.export_run_metadata()
         context.disable_run_metadata()
-        for graph in notes.partition_graphs:
-            nodes = [each for each in graph.node if each.op[0] != "_" and not each.op.endswith("Const")]
-            ran += [each.device for each in nodes if len(nodes) > 1]
+        nodes = [node for graph in notes.partition_graphs for node in graph.node]
+        ran += [each.device for each in nodes if each.op[0] != "_" and not each.op.endswith("Const")]
 
 
 def _places(backend: str) -> list[tuple[Any, str]]:

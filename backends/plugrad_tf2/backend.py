@@ -79,6 +79,7 @@ def backend_info() -> BackendInfo:
         packages=("keras",),
         contract_version=2,
         host_devices=in_host_memory,
+        computing_on=devices.computing_on,
     )
 
 

@@ -1,9 +1,10 @@
-"""Where a learner computes: the names of TensorFlow's devices, and programs on one of them.
+"""Where a learner computes: the names of TensorFlow's devices, and operations on one of them.
 
-TensorFlow runs a program on its first device, and copies in silence what is on another one.
+TensorFlow runs a program, and an operation by itself, on its first device, and copies in silence what is on another.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 
 import tensorflow as tf
 
@@ -24,6 +25,7 @@ def in_host_memory() -> list[str]:
     return ["cpu", *(f"cpu:{n}" for n in range(1, len(parts)))]
 
 
+@cache  # asked at every call of a learner
 def is_first(device: str) -> bool:
     """Whether it is the device on which TensorFlow computes by itself.
 

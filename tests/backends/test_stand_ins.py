@@ -12,11 +12,11 @@ import stand_ins
 HERE = Path(__file__).parent
 CHOSEN = {
     "torch": [""],
-    "tf2": ["ppo", "stay_there or fault"],
+    "tf2": ["ppo or undone or exchange or stay_there or fault"],
     "jax": ["impala or stay_there or fault"],
 }
-"""Expressions of `pytest -k`, a process each: programs of tf2 and jax take seconds to compile, and the CPU's learner of
-one case of tf2 may be traced while the next one looks. test_jax_devices.py has more of jax."""
+"""Expressions of `pytest -k`, a process each, since programs of tf2 and jax take seconds to compile; more of jax is in
+test_jax_devices.py."""
 
 
 def run_there(backend: str, file: str, expression: str = "") -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 import logging
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
@@ -111,6 +112,9 @@ class BackendInfo:
         device_aliases: `{other name: device}`, such as `{"gpu": "cuda:0"}`: what users of the framework also type.
         host_devices: those of `devices` that compute in the host's memory. Batches for them are made in numpy, which
             reads their tensors without a copy.
+        computing_on: gives for a name of `devices` a context manager, such as `tf.device`: in it, operations compute
+            there that the core does by themselves, between programs. The learner's public methods run in it. None:
+            operations compute where their tensors are.
 
     Attributes:
         conditions: those of `capabilities` that are not simply True.
@@ -127,6 +131,7 @@ class BackendInfo:
     contract_version: int = 1
     device_aliases: Mapping[str, str] = field(default_factory=dict)
     host_devices: Collection[str] = ("cpu",)
+    computing_on: Callable[[str], AbstractContextManager[None]] | None = None
     conditions: Mapping[Capability, Condition] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -8,9 +8,9 @@ Methods that are also hooks come from base classes, which declare the hooks (`pl
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, Never, ParamSpec, TypeVar
 
@@ -138,7 +138,7 @@ def _locked(
 
     @wraps(method)
     def call(self: "Learner", /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
-        with self._lock:
+        with self._lock, self._computing_there():
             try:
                 return method(self, *args, **kwargs)
             except Exception as error:
@@ -260,6 +260,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self.update_mode = "not decided before the first update"
         self._given = (module_spec, module, tuple(plugins))
         self._lock = threading.RLock()  # re-entrant: hooks and listeners may call the learner again
+        self._computing_there: Callable[[], AbstractContextManager[None]] = nullcontext
         self._is_built = False
         self.plugins: list[Plugin] = []
 
@@ -311,6 +312,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         self._step_optimizers = step or super().apply_gradients
         self.backend_info: BackendInfo = self._provide("backend_info")
         self.device = choose_device(self.config, self.backend_info)
+        if self.backend_info.computing_on is not None:
+            self._computing_there = partial(self.backend_info.computing_on, self.device)
         self.ops: Ops = self._provide("ops")
         self.metrics = Metrics(self.ops, self._convert_to_numpy)
 
