@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from plugrad import LearnerProtocol
@@ -159,18 +161,34 @@ def flatten_parameters(learner: LearnerProtocol, params: Sequence[torch.nn.Param
 
 @hookimpl
 def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """See `BackendSpec.convert_batch_type`."""
-    return {key: _tensors(value, learner.device) for key, value in batch.items()}
+    """See `BackendSpec.convert_batch_type`: small arrays of one dtype are copied to a device at once."""
+    if learner.device == "cpu":
+        return {key: _tensors(value) for key, value in batch.items()}
+    parts: dict[torch.dtype, list[Tensor]] = {}
+    on_host = {key: _tensors(value, learner.device, parts) for key, value in batch.items()}
+    there = {dtype: _copied(each, learner.device) for dtype, each in parts.items()}
+    return {key: _with_copies(value, there) for key, value in on_host.items()}
 
 
 _PORTABLE = frozenset(map(np.dtype, ("float32", "int32", "int64", "uint8", "bool")))
 """What `portable` would return as it is."""
+_PACKED = 1 << 20
+"""Most bytes of an array that is copied together with others: to lay a larger one beside them takes longer."""
+_ALIGNMENT = 64
+"""Packed arrays begin at multiples of so many entries: kernels that read 16 bytes at once begin at multiples of 16."""
 
 
-def _tensors(value: Any, device: str) -> Any:
+class _Part(NamedTuple):
+    """Stands for a tensor that is copied with others of its dtype."""
+
+    dtype: torch.dtype
+    number: int
+
+
+def _tensors(value: Any, device: str = "cpu", parts: dict[torch.dtype, list[Tensor]] | None = None) -> Any:
     if isinstance(value, Mapping):
-        return {key: _tensors(each, device) for key, each in value.items()}
-    if isinstance(value, torch.Tensor):
+        return {key: _tensors(each, device, parts) for key, each in value.items()}
+    if isinstance(value, Tensor):
         return value.to(device, torch.float32 if value.is_floating_point() else value.dtype)
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         return _tensors(from_dlpack(value), device)
@@ -178,7 +196,32 @@ def _tensors(value: Any, device: str) -> Any:
     # torch shares memory with numpy and warns about read-only arrays: such are copied.
     is_shared = array.flags.writeable and array.flags.c_contiguous
     tensor = torch.from_numpy(array if is_shared else array.copy())
-    return tensor if device == "cpu" else tensor.to(device)
+    if parts is None or array.nbytes > _PACKED:
+        return tensor if device == "cpu" else tensor.to(device)
+    packed = parts.setdefault(tensor.dtype, [])
+    packed.append(tensor)
+    return _Part(tensor.dtype, len(packed) - 1)
+
+
+def _copied(tensors: Sequence[Tensor], device: str) -> list[Tensor]:
+    """Tensors of one dtype on a device, in one copy: views of one tensor."""
+    if len(tensors) == 1:
+        return [tensors[0].to(device)]
+    starts = [*accumulate((-(-each.numel() // _ALIGNMENT) * _ALIGNMENT for each in tensors), initial=0)]
+    packed = torch.zeros(starts[-1], dtype=tensors[0].dtype)
+    for start, each in zip(starts, tensors, strict=False):
+        packed[start : start + each.numel()] = each.reshape(-1)
+    there = packed.to(device)
+    return [
+        there[start : start + each.numel()].view(each.shape)
+        for start, each in zip(starts, tensors, strict=False)
+    ]
+
+
+def _with_copies(value: Any, there: Mapping[torch.dtype, Sequence[Tensor]]) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_copies(each, there) for key, each in value.items()}
+    return there[value.dtype][value.number] if isinstance(value, _Part) else value
 
 
 @hookimpl

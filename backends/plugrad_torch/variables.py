@@ -24,6 +24,9 @@ Place = tuple[Any, str]
 class TensorVariable:
     """A tensor that is assigned in place.
 
+    Learning rates and coefficients are read at every update and seldom change, and a copy from a device waits for all
+    that it computes. So the last number that is known on the host stays there, with torch's count of changes in place.
+
     Args:
         value: number, array or tensor.
         dtype: such as "float32"; None: floats are float32, ints int32.
@@ -35,6 +38,8 @@ class TensorVariable:
         self.value = ops.asarray(np.array(value), dtype or default_dtype(value)).to(device)
         self.value.requires_grad_(trainable)
         self.tracer: Tensor | None = None
+        self._known: tuple[int, Array] | None = None
+        self._keeps_number = device != "cpu" and self.value.ndim == 0 and not self.value.is_inference()
 
     def read(self) -> Tensor:
         """The live tensor."""
@@ -48,6 +53,9 @@ class TensorVariable:
         live = self.value.detach()
         if isinstance(value, float | int):
             live.fill_(value)
+            if self._keeps_number:
+                number = torch.tensor(value, dtype=live.dtype).numpy()
+                self._known = self.value._version, number
         else:
             live.copy_(_as_tensor(value))
 
@@ -63,8 +71,12 @@ class TensorVariable:
         return (self.value if self.tracer is None else self.tracer).detach().clone()
 
     def numpy(self) -> Array:
-        """A copy as numpy."""
-        return self.value.detach().cpu().numpy().copy()
+        """A copy as numpy; from a device only if the value may have changed since the last one."""
+        if not self._keeps_number:
+            return self.value.detach().cpu().numpy().copy()
+        if self._known is None or self._known[0] != self.value._version:
+            self._known = self.value._version, self.value.detach().cpu().numpy()
+        return self._known[1].copy()
 
 
 @contextmanager

@@ -40,13 +40,18 @@ def config_of(algorithm: str, backend: str) -> AlgorithmConfig:
     return quick(config)
 
 
+def batch_of(algorithm: str, seed: int) -> Any:
+    """A few rows, as numpy."""
+    kind = {"sac": "sac", "dqn": "sac discrete"}.get(algorithm)
+    return actor_critics.transitions(kind, seed=seed) if kind else ppo_batch(16, seed=seed)
+
+
 def train(algorithm: str, learner: Any, seed: int = 0, *, there: bool = False) -> None:
     """One update; `there`: of a batch that is on the device already."""
     if algorithm == "impala":
         learner.update(episodes=vtrace_learners.episodes_for(learner, seed=seed))
         return
-    kind = {"sac": "sac", "dqn": "sac discrete"}.get(algorithm)
-    batch: Any = actor_critics.transitions(kind, seed=seed) if kind else ppo_batch(16, seed=seed)
+    batch = batch_of(algorithm, seed)
     learner.update(learner._convert_batch_type(batch) if there else batch)
 
 
@@ -113,21 +118,31 @@ def test_batches_and_actions_there_stay_there(backend, placed):
         np.testing.assert_allclose(values, expected[column], rtol=1e-5, atol=1e-6, err_msg=column)
 
 
-def test_as_much_is_copied_in_many_steps_as_in_few():
-    """torch counts: values are finite, results, a learning rate, a coefficient; to the device row numbers."""
+COPIED = {"ppo": (2, 2), "sac": (2, 2), "dqn": (2, 1)}
+"""Copies of an update to the host and to the device. Host: whether values are finite, and results. Device: row numbers,
+of PPO also those of the rows that are standardised, of SAC the noise."""
+
+
+@pytest.mark.parametrize("algorithm", COPIED)
+def test_as_much_is_copied_in_many_steps_as_in_few(algorithm):
+    """torch counts. Learning rates and coefficients are copied to the host again only after somebody changed them."""
     if stand_ins.backends_under_test() != ["torch"]:
         return
     copies = import_module("torch_stand_in").COPIES
-    counted = []
     for num_epochs in (2, 5):
-        learner = config_of("ppo", "torch").training(num_epochs=num_epochs).build_learner()
-        for seed in range(2):
-            batch = learner._convert_batch_type(ppo_batch(16, seed=seed))
+        learner = config_of(algorithm, "torch").training(num_epochs=num_epochs).build_learner()
+        optimizer = next(iter(learner.registered_optimizers.values()))
+        for seed in range(4):
+            batch = learner._convert_batch_type(batch_of(algorithm, seed))
+            if seed == 3:
+                optimizer.optimizer.lr.read().mul_(0.5)
             copies.clear()
-            learner.update(batch)
-        counted.append((copies["to host"], copies["to device"]))
-    assert counted[0] == counted[1], counted
-    assert counted[0] == (4, 3), counted
+            results = learner.update(batch)
+            assert seed == 0 or copies["to device"] == COPIED[algorithm][1], (num_epochs, seed)
+            assert seed == 0 or copies["to host"] == COPIED[algorithm][0] + (seed == 3), (num_epochs, seed)
+            rate = results[P][f"{optimizer.name}_learning_rate"]
+            expected = np.float32(learner.config.lr) * np.float32(0.5 if seed == 3 else 1.0)
+            assert rate == expected
 
 
 def on_the_host(learner: Any, values: Any) -> Any:
