@@ -94,6 +94,9 @@ _CONV_PRESETS = ("nature", "world_models", "minatar")
 CRITIC_ONLY = "critic_only"
 CRITIC_OBS = "critic_obs"
 """The key that the setting `critic_obs` adds to observations; only critics read it."""
+PREV_ACTION, PREV_REWARD = "prev_action", "prev_reward"
+"""The keys that `use_prev_action` and `use_prev_reward` add to observations."""
+USE_PREV = (f"use_{PREV_ACTION}", f"use_{PREV_REWARD}")
 
 MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     "fcnet_hiddens": ModelSetting(
@@ -158,6 +161,12 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     "gru_cell_size": _count(256, "number of cells of each GRU"),
     "max_seq_len": _count(
         20, "number of steps of the sequences that a stateful module is trained on, also a module of your own"
+    ),
+    "use_prev_action": _switch(
+        False, "observations are a Dict that also has the last action, as prev_action: see docs/recurrence.md"
+    ),
+    "use_prev_reward": _switch(
+        False, "observations are a Dict that also has the last reward, as prev_reward"
     ),
 }
 """The keys that the built-in networks read. Names are RLlib's; where RLlib has none, stable-baselines3's."""

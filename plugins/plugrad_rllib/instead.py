@@ -68,6 +68,8 @@ INSTEAD = MappingProxyType(
         "_enable_learner_api": _ALWAYS_ON,
         "_enable_rl_module_api": _ALWAYS_ON,
         "catalog_class": _NETWORKS,
+        "lstm_use_prev_action": 'model_config={"use_prev_action": True}, with or without an LSTM',
+        "lstm_use_prev_reward": 'model_config={"use_prev_reward": True}, with or without an LSTM',
         "add_default_connectors_to_learner_pipeline": "learners(add_default_connectors=...)",
         "num_aggregator_actors_per_learner": (
             f"delete it: episodes become batches beside the updates, in the learner's process; {_CONNECTORS}"

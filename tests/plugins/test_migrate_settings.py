@@ -392,6 +392,12 @@ def test_a_module_of_rllib_of_which_more_is_used_is_named() -> None:
     assert note.startswith("1: this import of a module of RLlib was left")
 
 
+def test_the_last_action_and_reward_have_names_without_an_lstm() -> None:
+    line, notes = last(f'{PPO}c = PPOConfig().training(model={{"lstm_use_prev_action": True}})\n')
+    assert 'rl_module(model_config={"use_prev_action": True})' in line
+    assert not [note for note in notes if "prev" in note]
+
+
 def test_names_of_columns_and_of_an_environments_state_are_those_here() -> None:
     program = (
         "from ray.rllib.env.multi_agent_env import ENV_STATE\n"

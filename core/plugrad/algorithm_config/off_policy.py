@@ -147,6 +147,12 @@ class OffPolicyConfig(AlgorithmConfig):
                     found=found,
                     expected=value,
                 )
+        if self.hindsight and self.model_config.get("use_prev_reward"):
+            raise ConfigError(
+                f"hindsight={self.hindsight!r} changes rewards after the policy has acted, and use_prev_reward=True "
+                "shows it the earlier ones; leave use_prev_reward out",
+                field="model_config",
+            )
 
     def _check_capacity(self, what: str, rows: int) -> None:
         capacity = self.replay_buffer_config["capacity"]

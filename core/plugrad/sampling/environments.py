@@ -19,8 +19,9 @@ from plugrad.sampling.multi_agent.critic_obs import with_critic_obs
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, has_many_agents
 from plugrad.sampling.multi_agent.module_spaces import agents_of_modules, spaces_for_module, spaces_of_modules
 from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, make_named
+from plugrad.sampling.previous_steps import with_previous_steps
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.wrappers import EnvWrappers, stack_frames
+from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.spaces.kinds import is_box
 from plugrad.types import ModuleID
 
@@ -57,7 +58,7 @@ def make_env(
         )
     created = wrappers.wrap(create_env(env, wrappers.env_config(env_config)), name)
     check_spaces(name, created)
-    created = wrappers.order(stack_frames(with_mask_in_info(created), wrappers.num_frames))
+    created = wrappers.order(wrappers.add_frames(with_mask_in_info(created)))
     return created if is_box(created.observation_space) else FlatObservations(created)
 
 
@@ -166,7 +167,8 @@ def make_multi_agent_env(
     """
     created = _make_any(env, env_config)
     name = _multi_agent_env_name(env, created)
-    return with_critic_obs(as_agent_env(wrappers.wrap_agents(created, name), name), wrappers.critic_obs)
+    agents = as_agent_env(wrappers.wrap_agents(created, name), name)
+    return with_previous_steps(with_critic_obs(agents, wrappers.critic_obs), wrappers.previous)
 
 
 def _make_any(env: EnvSource | None, env_config: Mapping[str, Any] | None) -> Any:

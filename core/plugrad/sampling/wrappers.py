@@ -15,6 +15,7 @@ from plugrad.importing.names import in_main_by_value, resolve_name
 from plugrad.sampling.atari import FRAMES, FRAMESKIP, is_atari, preprocess_atari
 from plugrad.sampling.multi_agent.env_faces import has_many_agents
 from plugrad.sampling.named_envs import NAMESPACES, registration
+from plugrad.sampling.previous_steps import NO_PREVIOUS, PreviousParts, PreviousSteps
 from plugrad.spaces.kinds import array_of, is_structured
 from plugrad.spaces.structure import from_leaves, in_arrays, in_order_of, leaves, structure_leaves
 
@@ -78,6 +79,7 @@ class EnvWrappers:
         time_limit: steps after which an episode is truncated; None: no limit.
         env_wrappers: classes, their names, or `[class or name, {keyword: value}]`.
         num_frames: how many frames one observation has.
+        previous: what of the last step observations have beside them, see `PreviousSteps`.
         critic_obs: what critics of many agents see beside observations, see `with_critic_obs`.
         observation_space: whose keys give the order of the parts of rows; None: the environment's.
         action_space: likewise.
@@ -87,6 +89,7 @@ class EnvWrappers:
     time_limit: int | None = None
     env_wrappers: Sequence[Any] = ()
     num_frames: int = 1
+    previous: PreviousParts = NO_PREVIOUS
     critic_obs: str | None = None
     observation_space: gym.Space[Any] | None = None
     action_space: gym.Space[Any] | None = None
@@ -100,6 +103,7 @@ class EnvWrappers:
             time_limit=config.time_limit,
             env_wrappers=tuple(config.env_wrappers),
             num_frames=config.frame_stack or (FRAMES if is_atari(config) else 1),
+            previous=PreviousParts.of(config),
             critic_obs=config.critic_obs,
             observation_space=config.observation_space,
             action_space=config.action_space,
@@ -154,6 +158,22 @@ class EnvWrappers:
             env = _wrapped(env, wrapper, name, has_many_agents, expected)
         return env
 
+    def add_frames(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        """Put around an environment what makes its observations larger: parts of the last step, then stacked frames.
+
+        Args:
+            env: the environment, whose action masks are in `info`.
+
+        Returns:
+            The wrapped environment; `env` itself if there is nothing to put around it.
+
+        Raises:
+            ConfigError: observations have a part of the last step already.
+        """
+        if self.previous:
+            env = PreviousSteps(env, **vars(self.previous))
+        return stack_frames(env, self.num_frames)
+
     def order(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         """Give the Dict spaces of an environment the order of the settings' spaces; see `OrderedSpaces`."""
         asked = (self.observation_space, self.action_space)
@@ -176,6 +196,8 @@ class EnvWrappers:
             ("time_limit", self.time_limit, None),
             ("env_wrappers", tuple(self.env_wrappers), ()),
             ("frame_stack", self.num_frames, 1),
+            ("use_prev_action", self.previous.use_prev_action, False),
+            ("use_prev_reward", self.previous.use_prev_reward, False),
         ):
             if value != default:
                 shown = "" if name == "env_wrappers" else f"={True if name == 'atari' else value}"

@@ -152,8 +152,19 @@ def _with_a_note_on_minibatches(program: Program, section: str, arg: cst.Arg, li
     return arg
 
 
+def _with_our_name(pair: cst.BaseDictElement) -> cst.BaseDictElement:
+    """`"lstm_use_prev_action": True` of RLlib's older networks, by plugrad's name."""
+    key = string(pair.key) if isinstance(pair, cst.DictElement) else None
+    if key in ("lstm_use_prev_action", "lstm_use_prev_reward"):
+        return pair.with_changes(key=cst.SimpleString(f'"{key.removeprefix("lstm_")}"'))
+    return pair
+
+
 def _with_a_note_on_own_settings(program: Program, section: str, arg: cst.Arg, line: int) -> cst.Arg:
-    """Note the settings in a dict that no built-in network has; a module class of the program's own may read them."""
+    """Rename settings of networks, and note those that no built-in network has; a module class may read them."""
+    if isinstance(arg.value, cst.Dict):
+        renamed = [_with_our_name(pair) for pair in arg.value.elements]
+        arg = arg.with_changes(value=arg.value.with_changes(elements=renamed))
     pairs = arg.value.elements if isinstance(arg.value, cst.Dict) else ()
     keys = [string(each.key) for each in pairs if isinstance(each, cst.DictElement)]
     unknown = [key for key in keys if key is not None and key not in MODEL_SETTINGS]

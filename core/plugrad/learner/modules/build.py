@@ -17,7 +17,7 @@ from plugrad.hooks.manager import HookManager, Plugin, hook_methods
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import build_own_module
 from plugrad.learner.update.connectors import Piece, make_pipeline
-from plugrad.model_config import CRITIC_OBS, CRITIC_ONLY
+from plugrad.model_config import CRITIC_OBS, CRITIC_ONLY, USE_PREV
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, names_modules, spaces_of, specs_of
 from plugrad.networks import Network
 from plugrad.observations import is_structured, model_space, stored_space
@@ -27,6 +27,7 @@ from plugrad.sampling.environments import get_module_spaces, is_multi_agent
 from plugrad.sampling.multi_agent.critic_obs import with_critic_obs
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, has_many_agents
 from plugrad.sampling.multi_agent.module_spaces import spaces_of_modules
+from plugrad.sampling.previous_steps import PreviousParts, with_previous_steps
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.wrappers import EnvWrappers, stacked_space
 from plugrad.spaces.kinds import named_parts
@@ -251,6 +252,16 @@ def build_module(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec) ->
         ConfigError: the spec has no spaces, or settings that cannot work.
     """
     spec.check_spaces(module_id)
+    for name in USE_PREV:
+        key = name.removeprefix("use_")
+        if spec.model_config.get(name) and key not in named_parts(spec.observation_space):
+            raise ConfigError(
+                f"{name}=True: observations of module {module_id!r} have no key {key!r}: {spec.observation_space}. "
+                "Leave observation_space out, so that the environment says it, or give the space of these observations",
+                module_id=module_id,
+                expected=key,
+                found=spec.observation_space,
+            )
     if spec.module_class is not None:
         return build_own_module(learner, module_id, spec)
     config = learner.config.get_config_for_module(module_id)
@@ -419,11 +430,13 @@ def _spaces_of(config: Config, env: Any) -> Spaces:
     """The spaces of the modules that act in an environment: one that is given, or the config's."""
     if has_many_agents(env) and not isinstance(env, type):
         agents = as_agent_env(env, type(env).__name__)
-        return spaces_of_modules(with_critic_obs(agents, config.critic_obs), config)
+        agents = with_previous_steps(with_critic_obs(agents, config.critic_obs), PreviousParts.of(config))
+        return spaces_of_modules(agents, config)
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
-        stacked = stacked_space(observation, EnvWrappers.of(config).num_frames)
+        wrappers = EnvWrappers.of(config)
+        stacked = stacked_space(wrappers.previous.space(observation, action), wrappers.num_frames)
         return {
             DEFAULT_MODULE_ID: (
                 in_arrays(stacked) if is_structured(stacked) else stored_space(stacked),
