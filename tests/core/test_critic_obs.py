@@ -15,6 +15,7 @@ from plugrad.sampling.environments import get_module_spaces, make_multi_agent_en
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig
+from plugrad_sac import SACConfig
 
 
 class Stateful(Pair):
@@ -89,10 +90,12 @@ def test_action_masks_are_no_part_of_what_critics_see() -> None:
 def test_what_the_setting_cannot_add_is_said_with_what_to_type() -> None:
     with pytest.raises(ConfigError, match=r"has no state\(\) with a state_space.*critic_obs=.agents."):
         agents(Pair, "state")
-    with pytest.raises(
-        ConfigError, match=r"for environments with many agents, and 'CartPole-v1' has one.*critic_only"
-    ):
+    with pytest.raises(ConfigError, match=r"'CartPole-v1' has no state\(\) with a state_space.*critic_only"):
         config(PPOConfig(), "CartPole-v1", "state").build_learner()
+    with pytest.raises(ConfigError, match=r"many agents, and 'CartPole-v1' has one.*critic_obs=.state."):
+        config(PPOConfig(), "CartPole-v1", "agents").build_learner()
+    with pytest.raises(ConfigError, match="critic_obs=state needs vectorization_mode"):
+        EnvWrappers(critic_obs="state").refuse("vector_entry_point", "register another environment")
     with pytest.raises(ConfigError, match=r"critic_obs.*one of|must be one of"):
         PPOConfig().multi_agent(critic_obs="all")
     with pytest.raises(ConfigError, match="has no policy beside its critics"):
@@ -147,3 +150,50 @@ def test_an_algorithm_trains_evaluates_saves_and_resumes_with_it(tmp_path: Path)
         np.testing.assert_array_equal(weight, again.learner_group.get_weights()["default_policy"][name])
     for each in (algorithm, again):
         each.stop()
+
+
+class Slippery(gym.Env):
+    """One agent, whose reward hangs on a friction that it does not see."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    state_space = gym.spaces.Box(0.0, 9.0, (2,), np.float32)
+
+    def state(self):
+        return self.kept
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.kept = np.float32([self.np_random.integers(5), 0.0])
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.kept[1] += 1.0
+        return np.zeros(1, np.float32), -float(self.kept[0]), self.kept[1] == 3.0, False, {}
+
+
+@pytest.mark.parametrize("algorithm", [PPOConfig, SACConfig])
+@pytest.mark.parametrize("named", [True, False], ids=["made by name", "spaces of an object"])
+def test_the_critic_of_one_agent_sees_the_state_and_its_policy_does_not(
+    algorithm: Any, named: bool, tmp_path: Path
+) -> None:
+    built = config(algorithm(), Slippery, "state", fcnet_hiddens=[1])
+    learner = built.build_learner() if named else built.build_learner(env=Slippery())
+    space = learner.module["default_policy"].observation_space
+    assert {name: part.shape for name, part in space.items()} == {"critic_obs": (2,), "obs": (1,)}
+    policy = learner.get_policy()
+    assert [*policy.observation_space] == ["obs"]
+    policy.save(tmp_path / "policy.safetensors")
+    loaded, own = plugrad.load_policy(tmp_path / "policy.safetensors"), {"obs": np.ones(1, np.float32)}
+    np.testing.assert_array_equal(loaded.predict(own)[0], policy.predict(own)[0])
+
+
+def test_the_state_is_that_after_each_step_and_an_algorithm_trains_with_it() -> None:
+    settings = {"train_batch_size": 6, "minibatch_size": 6, "num_epochs": 1}
+    algorithm = config(PPOConfig(), Slippery, "state", fcnet_hiddens=[1]).training(**settings).build_algo()
+    algorithm.train()
+    for chunk in algorithm.sample():
+        np.testing.assert_array_equal(chunk.observations[:, 1], np.arange(4))
+        np.testing.assert_array_equal(chunk.observations[:-1, 0], -chunk.rewards)
+    assert algorithm.evaluate(1)["episode_len_mean"] == 3.0
+    algorithm.stop()

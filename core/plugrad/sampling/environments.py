@@ -15,7 +15,7 @@ from plugrad.sampling.env_checker import check_spaces
 from plugrad.sampling.flat_observations import FlatObservations
 from plugrad.sampling.mask_sources import with_mask_in_info
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
-from plugrad.sampling.multi_agent.critic_obs import with_critic_obs
+from plugrad.sampling.multi_agent.critic_obs import with_critic_obs, with_critic_state
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, has_many_agents
 from plugrad.sampling.multi_agent.module_spaces import agents_of_modules, spaces_for_module, spaces_of_modules
 from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, make_named
@@ -45,20 +45,13 @@ def make_env(
         An environment whose observation space is a Box.
 
     Raises:
-        ConfigError: see `create_env` and `EnvWrappers.wrap`; its observations are no numbers; or `critic_obs` is set.
+        ConfigError: see `create_env`, `EnvWrappers.wrap` and `with_critic_state`; or its observations are no numbers.
     """
     name = env_name(env)
-    if wrappers.critic_obs is not None:
-        raise ConfigError(
-            f"critic_obs={wrappers.critic_obs!r} is for environments with many agents, and {name} has one: give it a "
-            'Dict observation, and name the keys that only critics read: .rl_module(model_config={"critic_only": '
-            "[...]})",
-            field="critic_obs",
-            env=name,
-        )
     created = wrappers.wrap(create_env(env, wrappers.env_config(env_config)), name)
     check_spaces(name, created)
-    created = wrappers.order(wrappers.add_frames(with_mask_in_info(created)))
+    created = with_critic_state(with_mask_in_info(created), wrappers.critic_obs, name)
+    created = wrappers.order(wrappers.add_frames(created))
     return created if is_box(created.observation_space) else FlatObservations(created)
 
 

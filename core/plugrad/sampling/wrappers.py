@@ -80,7 +80,7 @@ class EnvWrappers:
         env_wrappers: classes, their names, or `[class or name, {keyword: value}]`.
         num_frames: how many frames one observation has.
         previous: what of the last step observations have beside them, see `PreviousSteps`.
-        critic_obs: what critics of many agents see beside observations, see `with_critic_obs`.
+        critic_obs: what critics see beside observations, see `with_critic_obs` and `with_critic_state`.
         observation_space: whose keys give the order of the parts of rows; None: the environment's.
         action_space: likewise.
     """
@@ -196,6 +196,7 @@ class EnvWrappers:
             ("time_limit", self.time_limit, None),
             ("env_wrappers", tuple(self.env_wrappers), ()),
             ("frame_stack", self.num_frames, 1),
+            ("critic_obs", self.critic_obs, None),
             ("use_prev_action", self.previous.use_prev_action, False),
             ("use_prev_reward", self.previous.use_prev_reward, False),
         ):

@@ -24,7 +24,7 @@ from plugrad.observations import is_structured, model_space, stored_space
 from plugrad.rl_module import MultiRLModule, RLModule, check_same_arrays
 from plugrad.sampling.atari import FILTERS as ATARI_FILTERS
 from plugrad.sampling.environments import get_module_spaces, is_multi_agent
-from plugrad.sampling.multi_agent.critic_obs import with_critic_obs
+from plugrad.sampling.multi_agent.critic_obs import with_critic_obs, with_critic_state
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, has_many_agents
 from plugrad.sampling.multi_agent.module_spaces import spaces_of_modules
 from plugrad.sampling.previous_steps import PreviousParts, with_previous_steps
@@ -432,6 +432,8 @@ def _spaces_of(config: Config, env: Any) -> Spaces:
         agents = as_agent_env(env, type(env).__name__)
         agents = with_previous_steps(with_critic_obs(agents, config.critic_obs), PreviousParts.of(config))
         return spaces_of_modules(agents, config)
+    if isinstance(env, gym.Env):
+        env = with_critic_state(env, config.critic_obs, type(env).__name__)
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):

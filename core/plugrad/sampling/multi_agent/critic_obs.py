@@ -1,16 +1,18 @@
-"""The setting `critic_obs`: what the critic of each agent sees beside what the agent sees.
+"""The setting `critic_obs`: what the critic of each agent, or of the only one, sees beside what the agent sees.
 
 With it an observation is a Dict, in which the critic's part is the key `critic_obs`. Policies do not read this key (the
 network's setting `critic_only`), so acting, policy files and ONNX models need none of it.
 
 Sources: Yu et al. 2022, "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", arXiv:2103.01955,
-section 3 and appendix A, where agents that have ended are zeros; Lowe et al. 2017, arXiv:1706.02275, section 4.1.
+section 3 and appendix A, where agents that have ended are zeros; Lowe et al. 2017, arXiv:1706.02275, section 4.1. With
+one agent: Pinto et al. 2017, "Asymmetric Actor Critic for Image-Based Robot Learning", arXiv:1710.06542.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Space
 
@@ -45,6 +47,86 @@ def with_critic_obs(env: AgentEnv, critic_obs: str | None) -> AgentEnv:
     return _OfState(env) if critic_obs == "state" else _OfAgents(env)
 
 
+def with_critic_state(env: gym.Env[Any, Any], critic_obs: str | None, name: str) -> gym.Env[Any, Any]:
+    """Add the critic's part to the observations of an environment with one agent.
+
+    Args:
+        env: the environment; it, or what it wraps, has `state()` and `state_space`.
+        critic_obs: "state", as of `with_critic_obs`. None: nothing is added.
+        name: of the environment, for errors.
+
+    Returns:
+        The environment with Dict observations; `env` itself without the setting.
+
+    Raises:
+        ConfigError: "agents", or the environment has no such state; or an observation has the key.
+    """
+    if critic_obs is None:
+        return env
+    if critic_obs != "state":
+        raise ConfigError(
+            f"critic_obs={critic_obs!r} is for environments with many agents, and {name} has one; expected: "
+            'critic_obs="state", for an environment with state() and state_space',
+            field="critic_obs",
+            env=name,
+        )
+    return _StateOfEnv(env, name)
+
+
+class _StateOfEnv(gym.Wrapper[Any, Any, Any, Any]):
+    """An environment with one agent, whose observations are Dicts with its state."""
+
+    def __init__(self, env: gym.Env[Any, Any], name: str) -> None:
+        super().__init__(env)
+        space, state = (
+            env.get_wrapper_attr(each) if env.has_wrapper_attr(each) else None
+            for each in ("state_space", "state")
+        )
+        if not (isinstance(space, Space) and callable(state)):
+            instead = 'or a Dict observation, and .rl_module(model_config={"critic_only": [its keys]})'
+            raise _no_state(name, instead)
+        self._state, self._is_dict = state, bool(named_parts(env.observation_space))
+        self.observation_space: Space[Any] = _with_part_space(
+            env.observation_space, space, f"environment {name}"
+        )
+
+    def reset(self, **settings: Any) -> Any:
+        return self._with_state(self.env.reset(**settings), 2)
+
+    def step(self, action: Any) -> Any:
+        return self._with_state(self.env.step(action), 5)
+
+    def _with_state(self, answer: Any, length: int) -> Any:
+        """The answer with the state in its observation; one of another form as it is, to be refused."""
+        if not isinstance(answer, tuple | list) or len(answer) != length:
+            return answer
+        parts = answer[0] if self._is_dict else {OWN: answer[0]}
+        return (
+            {**parts, CRITIC_OBS: deepcopy(self._state())},
+            *answer[1:],
+        )  # the environment may write into its own
+
+
+def _with_part_space(own: Space[Any], part: Space[Any], whose: str) -> Space[Any]:
+    """The space of observations with the critic's part."""
+    if CRITIC_OBS in named_parts(own):
+        raise ConfigError(
+            f"critic_obs: observations of {whose} have the key {CRITIC_OBS!r} already: leave critic_obs out, and type "
+            '.rl_module(model_config={"critic_only": ["critic_obs"]})',
+            field="critic_obs",
+        )
+    return dict_of({**(named_parts(own) or {OWN: own}), CRITIC_OBS: part})
+
+
+def _no_state(name: str, instead: str) -> ConfigError:
+    return ConfigError(
+        f"critic_obs='state': environment {name} has no state() with a state_space, as environments of PettingZoo may "
+        f"have; expected: both, {instead}",
+        field="critic_obs",
+        env=name,
+    )
+
+
 class _CriticObs(AgentEnv):
     """An environment whose observations are Dicts with the key CRITIC_OBS."""
 
@@ -64,14 +146,7 @@ class _CriticObs(AgentEnv):
     def observation_space(self, agent: AgentID) -> Space[Any]:
         """See `AgentEnv`: a Dict with the critic's part."""
         own = self.agent_env.observation_space(agent)
-        if CRITIC_OBS in named_parts(own):
-            raise ConfigError(
-                f"critic_obs: observations of agent {agent!r} of environment {self.name} have the key {CRITIC_OBS!r} "
-                'already: leave critic_obs out, and type .rl_module(model_config={"critic_only": ["critic_obs"]})',
-                field="critic_obs",
-                agent=agent,
-            )
-        return dict_of({**(named_parts(own) or {OWN: own}), CRITIC_OBS: self._part_space()})
+        return _with_part_space(own, self._part_space(), f"agent {agent!r} of environment {self.name}")
 
     def action_space(self, agent: AgentID) -> Space[Any]:
         """See `AgentEnv`."""
@@ -106,12 +181,7 @@ class _OfState(_CriticObs):
         super().__init__(env)
         space = getattr(env.env, "state_space", None)
         if not (isinstance(space, Space) and callable(getattr(env.env, "state", None))):
-            raise ConfigError(
-                f"critic_obs='state': environment {env.name} has no state() with a state_space, as environments of "
-                'PettingZoo may have; expected: both, or critic_obs="agents", which needs none',
-                field="critic_obs",
-                env=env.name,
-            )
+            raise _no_state(env.name, 'or critic_obs="agents", which needs none')
         self._space = space
 
     def _part_space(self) -> Space[Any]:
