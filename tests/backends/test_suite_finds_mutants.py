@@ -132,6 +132,8 @@ def test_other_hooks_of_the_backend_have_a_default_that_a_learner_alone_can_do_w
     assert answered - own_hooks() <= {
         "export_onnx",
         "get_buffers",
+        "hvp",
+        "jvp",
         "reduce_gradients",
         "seeded_generators",
         "snapshot_variables",

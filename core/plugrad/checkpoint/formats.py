@@ -59,12 +59,12 @@ def loads(data: bytes | bytearray, on_object: Callable[[dict[str, Any]], Any] | 
         # Measured before a parser recurses; in numpy, because one by one eight megabytes of brackets take seconds.
         signs = np.frombuffer(_STRING.sub(b"", data), np.uint8)
         opened = ((signs == ord("[")) | (signs == ord("{"))).view(np.int8)
-        if (count := np.count_nonzero(opened)) > MAX_CONTAINERS:
-            raise ValueError(f"{count} objects and lists; at most {MAX_CONTAINERS} are read")
         closed = ((signs == ord("]")) | (signs == ord("}"))).view(np.int8)
         depth = np.cumsum(opened - closed, dtype=np.int32)
         if depth.size and depth.max() > MAX_DEPTH:
             raise ValueError(f"more than {MAX_DEPTH} levels of objects and lists")
+        if (count := np.count_nonzero(opened)) > MAX_CONTAINERS:
+            raise ValueError(f"{count} objects and lists; at most {MAX_CONTAINERS} are read")
 
     def made_of(pairs: list[tuple[str, Any]]) -> Any:
         found = dict(pairs)
