@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(\w+Error: .*?)\n```$)?", re.MULTILINE | re.DOTALL)
 
 
-FRAMEWORKS = {"torch": ("torch",), "tf2": ("keras", "tf2"), "jax": ("jax", "nnx", "optax")}
+FRAMEWORKS = {"torch": ("torch",), "tf2": ("keras", "tensorflow", "tf2"), "jax": ("jax", "nnx", "optax")}
 """Words of code that is written for one backend."""
 
 

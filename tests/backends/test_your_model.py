@@ -80,6 +80,30 @@ def test_a_model_learns_is_saved_and_acts(backend, page, name, tmp_path):
     assert mean_return(policy, env) > 0.9, result["env_runners/episode_return_mean"]
 
 
+@pytest.mark.parametrize("mode", ["none", "complete_update"])
+def test_a_part_that_is_computed_again_has_the_same_gradients(backend, page, mode):
+    """In eager steps and in a program, beside the same model without; PyTorch's program is refused with the reason."""
+    found = []
+    for name, compile_mode in (("Residual", "none"), ("Recomputed", mode)):
+        seed(backend)
+        config = page["config_of"](page[name]).framework(backend, compile=compile_mode)
+        learner = config.build_learner(env=gym.make("CartPole-v1"))
+        obs = np.eye(4, dtype=np.float32)
+        batch = {**learner.compute_actions(obs), "obs": obs, "value_targets": np.ones(4, np.float32)}
+        batch["advantages"] = np.arange(4, dtype=np.float32)
+        before = learner.get_weights()[P]
+        learner.update(batch, minibatch_size=2, num_epochs=2)
+        after = learner.get_weights()[P]
+        floats = [each for each, values in after.items() if values.dtype == np.float32]  # no seeds of flax
+        found.append([after[each] - before[each] for each in floats])
+    for plain, recomputed in zip(*found, strict=True):
+        assert np.any(plain)
+        np.testing.assert_allclose(recomputed, plain, rtol=0, atol=1e-6)
+    if mode == "complete_update":
+        expected = "none: eager" if backend == "torch" else "complete_update: "
+        assert learner.update_mode.startswith(expected)
+
+
 @pytest.mark.parametrize("way", ["subclassed", "wrapped"])
 def test_each_way_adds_an_auxiliary_loss_that_is_trained(page, way):
     learner = page[way].build_learner(env=gym.make("CartPole-v1")) if way == "subclassed" else page[way]
