@@ -127,7 +127,7 @@ class Layers(JaxRLModule):
 def own(device: str, compile_mode: str, **settings: Any) -> Any:
     """A learner with `Own` loss, built with a module or the class of one."""
     config = PPOConfig().framework("jax", device=device, compile=compile_mode)
-    config = config.training(minibatch_size=4).debugging(seed=0)
+    config = config.training(minibatch_size=4, num_epochs=1).debugging(seed=0)
     config = config.rl_module(model_config={"fcnet_hiddens": [4]})
     config = config.environment(observation_space=OBS, action_space=gym.spaces.Discrete(2))
     learner = Own(config=config, **settings)
