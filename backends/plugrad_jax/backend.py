@@ -75,6 +75,7 @@ def backend_info() -> BackendInfo:
         contract_version=2,
         device_aliases=devices.aliases(),
         host_devices=devices.in_host_memory(),
+        module_class=JaxRLModule,
     )
 
 

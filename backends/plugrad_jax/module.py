@@ -1,7 +1,7 @@
 """RLModules of JAX: the base of users' modules, and neutral networks as a module."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -67,6 +67,18 @@ class JaxRLModule(RLModule, has_modes=False):
                 yield
         finally:
             self._replaced = former
+
+    def new_scalar(self, value: float) -> Any:
+        """See `PartsModule.new_scalar`."""
+        from flax import nnx
+
+        return nnx.Param(ops.asarray(value, "float32"))
+
+    def without_gradient(self, word: str) -> AbstractContextManager[None]:
+        """See `PartsModule.without_gradient`."""
+        present = {**{name: each.read() for name, each in self.named_weights().items()}, **self._replaced}
+        constants = {name: ops.stop_gradient(each) for name, each in present.items() if name.startswith(word)}
+        return self.functional_call(constants)
 
     @contextmanager
     def _copied_layers(self, training: bool | None) -> Iterator[None]:

@@ -80,6 +80,7 @@ def backend_info() -> BackendInfo:
         contract_version=2,
         host_devices=in_host_memory,
         computing_on=devices.computing_on,
+        module_class=Tf2RLModule,
     )
 
 

@@ -136,6 +136,24 @@ class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
             for name, value in own.items():
                 variables[name].assign(value)
 
+    def new_scalar(self, value: float) -> tf.Variable:
+        """See `PartsModule.new_scalar`."""
+        return tf.Variable(value, dtype=tf.float32)
+
+    @contextmanager
+    def without_gradient(self, word: str) -> Iterator[None]:
+        """See `PartsModule.without_gradient`: Keras layers read the present values, as constants."""
+        layers = [each for name, each in vars(self).items() if name.startswith(word)]
+        weights = {id(each): each for layer in layers for each in layer.variables}
+        constants = [
+            (each, tf.stop_gradient(tf.convert_to_tensor(each.value)))
+            if each.dtype.startswith("float")
+            else (each, tf.convert_to_tensor(each.value))
+            for each in weights.values()
+        ]
+        with tf.keras.StatelessScope(state_mapping=constants):
+            yield
+
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
         return {name: np.array(value_of(weight)) for name, weight in self.named_weights().items()}

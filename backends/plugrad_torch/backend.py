@@ -74,7 +74,14 @@ def backend_info() -> BackendInfo:
         Capability.SECOND_DERIVATIVES,
         Capability.USER_MODULES,
     }
-    return BackendInfo("torch", torch.__version__, devices, capabilities, contract_version=2)
+    return BackendInfo(
+        "torch",
+        torch.__version__,
+        devices,
+        capabilities,
+        contract_version=2,
+        module_class=TorchRLModule,
+    )
 
 
 @hookimpl

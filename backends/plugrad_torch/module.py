@@ -1,7 +1,7 @@
 """RLModules of torch: the base of users' modules, and neutral networks as a module."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -99,6 +99,15 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
         finally:
             for owner, key, own in slots:
                 owner[key] = own
+
+    def new_scalar(self, value: float) -> torch.nn.Parameter:
+        """See `PartsModule.new_scalar`."""
+        return torch.nn.Parameter(torch.tensor(value, dtype=torch.float32))
+
+    def without_gradient(self, word: str) -> AbstractContextManager[None]:
+        """See `PartsModule.without_gradient`."""
+        named = self.named_weights().items()
+        return self.functional_call({name: each.detach() for name, each in named if name.startswith(word)})
 
     def _lowered(self, forward: Callable[..., Any], batch: Mapping[str, Tensor], **kwargs: Any) -> Any:
         """See `RLModule._lowered`: torch's autocast, which also knows what must stay float32."""

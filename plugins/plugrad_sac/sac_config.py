@@ -1,11 +1,12 @@
 """The settings of SAC."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from plugrad.config import FieldInfo, field
 from plugrad.errors import ConfigError
 from plugrad_sac.actor_critic_config import ActorCriticConfig
+from plugrad_sac.plain_models import PlainSAC
 
 
 def _check_twin_q(info: FieldInfo, value: Any) -> bool:
@@ -25,6 +26,8 @@ def _check_target_entropy(info: FieldInfo, value: Any) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(ActorCriticConfig):
     """Settings of SAC beside those of every off-policy algorithm; all are arguments of `.training(...)`."""
+
+    model_class: ClassVar[Any] = PlainSAC
 
     alpha_lr: float | list[list[float]] | None = field(
         None, schedulable=True, minimum=0, help="learning rate of the temperature; None: lr"

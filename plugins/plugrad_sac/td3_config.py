@@ -1,9 +1,11 @@
 """The settings of TD3."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from plugrad.config import field
 from plugrad_sac.actor_critic_config import ActorCriticConfig
+from plugrad_sac.plain_models import PlainTD3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +14,8 @@ class TD3Config(ActorCriticConfig):
 
     Noise is in units of actions rescaled to [-1, 1].
     """
+
+    model_class: ClassVar[Any] = PlainTD3
 
     lr: float | list[list[float]] = field(1e-3)
     exploration_noise: float = field(

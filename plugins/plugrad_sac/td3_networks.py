@@ -1,6 +1,7 @@
 """The network of TD3: a deterministic policy, and Gaussian noise around it to explore."""
 
 from math import log
+from typing import Any
 
 from plugrad import RLModuleSpec
 from plugrad.ops import Ops
@@ -28,9 +29,23 @@ class DeterministicNetwork(BoxPolicyAndCritics):
         self._exploration_noise = exploration_noise
 
     def _inputs(self, ops: Ops, outputs: Tensor) -> Tensor:
-        bounds = self._bounds(ops)
-        half_widths = bounds.unscale_actions(ops.ones_like(outputs)) - bounds.unscale_actions(
-            ops.zeros_like(outputs)
-        )
-        log_std = ops.log(half_widths) + log(self._exploration_noise)
-        return ops.concat([bounds.unscale_actions(ops.tanh(outputs)), log_std], -1)
+        return deterministic_inputs(ops, self._bounds(ops), outputs, self._exploration_noise)
+
+
+def deterministic_inputs(ops: Ops, bounds: Any, outputs: Tensor, exploration_noise: float) -> Tensor:
+    """The inputs of a `DiagGaussian` around a deterministic action.
+
+    Args:
+        ops: tensor functions.
+        bounds: a class of `squashed_gaussian_class` for rows of actions.
+        outputs: any numbers [B, d]; `tanh` of them is the action, rescaled to [-1, 1].
+        exploration_noise: see `DeterministicNetwork`.
+
+    Returns:
+        [B, 2 d]: actions, then logs of standard deviations.
+    """
+    half_widths = bounds.unscale_actions(ops.ones_like(outputs)) - bounds.unscale_actions(
+        ops.zeros_like(outputs)
+    )
+    log_std = ops.log(half_widths) + log(exploration_noise)
+    return ops.concat([bounds.unscale_actions(ops.tanh(outputs)), log_std], -1)

@@ -1,6 +1,7 @@
 """The settings of TQC."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from plugrad.config import field
 from plugrad_sac import SACConfig
@@ -12,6 +13,8 @@ class TQCConfig(SACConfig):
 
     There are two critics, as in stable-baselines3; the paper has five.
     """
+
+    model_class: ClassVar[Any] = None
 
     num_quantiles: int = field(25, minimum=1, help="quantiles of each critic (arXiv:2005.04269, section 4)")
     top_quantiles_to_drop_per_critic: int = field(

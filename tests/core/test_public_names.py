@@ -52,6 +52,7 @@ PACKAGES = (
     "plugrad.replay",
     "plugrad.returns",
     "plugrad.rng_streams",
+    "plugrad.rl_module.parts_module",
     "plugrad.sampling",
     "plugrad.schedules",
     "plugrad.spaces",

@@ -115,6 +115,9 @@ class BackendInfo:
         computing_on: gives for a name of `devices` a context manager, such as `tf.device`: in it, operations compute
             there that the core does by themselves, between programs. The learner's public methods run in it. None:
             operations compute where their tensors are.
+        module_class: the class of modules that users derive theirs from, such as `TorchRLModule`. With it the parts of
+            a plain model become a module of an algorithm with critics (`Config.model_class`); None: such a model is
+            refused.
 
     Attributes:
         conditions: those of `capabilities` that are not simply True.
@@ -132,6 +135,7 @@ class BackendInfo:
     device_aliases: Mapping[str, str] = field(default_factory=dict)
     host_devices: Collection[str] = ("cpu",)
     computing_on: Callable[[str], AbstractContextManager[None]] | None = None
+    module_class: Any = None
     conditions: Mapping[Capability, Condition] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -12,10 +12,9 @@ import numpy as np
 
 from plugrad.config import Config
 from plugrad.errors import ConfigError, PluginError, did_you_mean
-from plugrad.hooks.backend_spec import BackendInfo, Capability
+from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import HookManager, Plugin, hook_methods
-from plugrad.learner.modules.capabilities import check_here
-from plugrad.learner.modules.users_classes import build_own_module
+from plugrad.learner.modules.users_classes import build_own_module, wrapped_model
 from plugrad.learner.update.connectors import Piece, make_pipeline
 from plugrad.model_config import CRITIC_OBS, CRITIC_ONLY, USE_PREV
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, names_modules, spaces_of, specs_of
@@ -184,8 +183,7 @@ def _wrapped(learner: "Learner", module_id: ModuleID, module: Any) -> RLModule:
     config = learner.config.get_config_for_module(module_id)
     spec = RLModuleSpec(observation_space=config.observation_space, action_space=config.action_space)
     spec.check_spaces(module_id)
-    check_here(learner, Capability.USER_MODULES, f"module {module_id!r} is a {type(module).__name__}")
-    return learner._wrap_module(module_id=module_id, module=module, module_spec=spec)
+    return wrapped_model(learner, module_id, module, spec)
 
 
 def _specs(

@@ -70,10 +70,33 @@ def _made(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec, more: Map
     model = make(**_arguments(module_id, make, spec, more))
     if isinstance(model, RLModule):
         return model
-    check_here(learner, Capability.USER_MODULES, f"module {module_id!r} is a {type(model).__name__}")
-    module: RLModule = learner._wrap_module(module_id=module_id, module=model, module_spec=spec)
+    module = wrapped_model(learner, module_id, model, spec)
     module._made_by = chosen
     return module
+
+
+def wrapped_model(learner: "Learner", module_id: ModuleID, model: Any, spec: RLModuleSpec) -> RLModule:
+    """A module of a user's plain model: of its parts if the algorithm asks for parts, else around the whole model.
+
+    Args:
+        learner: whose backend and algorithm.
+        module_id: the module's id.
+        model: the model.
+        spec: has spaces.
+
+    Returns:
+        The module.
+
+    Raises:
+        ConfigError: the backend takes no models, or the model is not of its framework or lacks a part.
+    """
+    check_here(learner, Capability.USER_MODULES, f"module {module_id!r} is a {type(model).__name__}")
+    config = learner.config.get_config_for_module(module_id)
+    base = learner.backend_info.module_class
+    if config.model_class is not None and base is not None:
+        module: RLModule = config.model_class.of(module_id, model, spec, config, base, learner.device)
+        return module
+    return learner._wrap_module(module_id=module_id, module=model, module_spec=spec)
 
 
 def _arguments(
