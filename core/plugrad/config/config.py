@@ -96,7 +96,7 @@ class Config(SamplingSettings):
     `{key: ModelSetting}` for further keys, which its network reads with
     `spec.network_config(config.default_model_config)`."""
     model_class: ClassVar[Any] = None
-    """A `plugrad.rl_module.PartsModule` of an algorithm that asks for a plain model's parts, such as actor and critics.
+    """A `PartsModule` of an algorithm that asks for a plain model's parts, such as actor and critics.
     None: a plain model is called with observations, and its outputs are columns."""
 
     @property
