@@ -9,6 +9,7 @@ from dataclasses import replace
 import gymnasium as gym
 import numpy as np
 import pytest
+import stand_ins
 from learning import (
     OBSERVATIONS,
     TWO_ACTIONS,
@@ -140,7 +141,8 @@ def use_config(learner):
 
 @use
 def use_device(learner):
-    assert learner.device == learner.backend_info.devices[0]
+    info = learner.backend_info
+    assert learner.device == (stand_ins.DEVICES[info.name] if stand_ins.are_asked_for() else info.devices[0])
 
 
 @use
