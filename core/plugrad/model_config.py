@@ -94,6 +94,7 @@ _CONV_PRESETS = ("nature", "world_models", "minatar")
 CRITIC_ONLY = "critic_only"
 CRITIC_OBS = "critic_obs"
 """The key that the setting `critic_obs` adds to observations; only critics read it."""
+ACTION_DISTRIBUTION, BETA = "action_distribution", "beta"
 PREV_ACTION, PREV_REWARD = "prev_action", "prev_reward"
 """The keys that `use_prev_action` and `use_prev_reward` add to observations."""
 USE_PREV = (f"use_{PREV_ACTION}", f"use_{PREV_REWARD}")
@@ -144,6 +145,12 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
         False,
         "for bounded Box actions: SAC's Gaussian, squashed into the bounds, so that SAC may start from the policy. For "
         "MARWIL and BC: it has no entropy, which PPO asks for",
+    ),
+    ACTION_DISTRIBUTION: _choice(
+        "gaussian",
+        BETA,
+        help="for bounded Box actions of PPO, IMPALA, APPO, MARWIL and BC. beta: a Beta distribution, whose actions "
+        "never leave the bounds (Chou et al. 2017)",
     ),
     "log_std_init": ModelSetting(
         0.0,

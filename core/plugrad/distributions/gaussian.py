@@ -4,21 +4,19 @@
 # Methods without a docstring are documented in `Distribution`.
 
 import math
-from collections.abc import Callable
 from functools import cached_property
-from typing import ClassVar, NamedTuple, NoReturn, Self
+from typing import NoReturn, Self
 
 import numpy as np
 
 from plugrad import numpy_ops
+from plugrad.distributions.bounded import INSIDE, BoundedDistribution
 from plugrad.distributions.distribution import Distribution
 from plugrad.errors import ConfigError
 from plugrad.types import Array, Tensor
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 LOG_2 = math.log(2.0)
-INSIDE = 1.0 - 1e-6
-"""The largest action, rescaled to [-1, 1], that `SquashedGaussian.logp` distinguishes from the bound, as in RLlib."""
 
 
 class DiagGaussian(Distribution):
@@ -82,25 +80,11 @@ class DiagGaussian(Distribution):
         return self.ops.sum(-0.5 * self.ops.square(z) - self._parts[1] - HALF_LOG_2PI, axis=-1)
 
 
-class Run(NamedTuple):
-    """Adjacent numbers of a Box, in C order, with the same bounds.
-
-    Args:
-        size: how many.
-        centre: the middle between the bounds.
-        half_width: half the distance between the bounds.
-    """
-
-    size: int
-    centre: float
-    half_width: float
-
-
 LOG_STD_BOUNDS = (-20.0, 2.0)
 """Bounds of a squashed policy's log standard deviations; those of stable-baselines3."""
 
 
-class SquashedGaussian(DiagGaussian):
+class SquashedGaussian(BoundedDistribution, DiagGaussian):
     """Normal distributions squashed into the bounds of a Box: `action = centre + half_width * tanh(u)`.
 
     `logits` (..., 2 d) are d means and then d log standard deviations of `u`. Source: Haarnoja et al. 2018, "Soft
@@ -114,28 +98,6 @@ class SquashedGaussian(DiagGaussian):
       1951, "On Information and Sufficiency", doi:10.1214/aoms/1177729694, section 4).
     - `entropy` has no closed form and raises an error.
     """
-
-    runs: ClassVar[tuple[Run, ...]]
-    """The bounds."""
-
-    @classmethod
-    def scale_actions(cls, actions: Tensor) -> Tensor:
-        """Rescale actions (..., *action_shape) from the bounds to [-1, 1]."""
-        return cls._by_runs(actions, lambda part, run: (part - run.centre) / run.half_width)
-
-    @classmethod
-    def unscale_actions(cls, scaled: Tensor) -> Tensor:
-        """Rescale (..., *action_shape) from [-1, 1] to the bounds."""
-        return cls._by_runs(scaled, lambda part, run: run.centre + run.half_width * part)
-
-    @classmethod
-    def _by_runs(cls, x: Tensor, f: Callable[[Tensor, Run], Tensor]) -> Tensor:
-        """Apply `f` to each run. Bounds are Python numbers, because tensors would need a device and a dtype."""
-        if len(cls.runs) == 1:
-            return f(x, cls.runs[0])
-        parts = cls.ops.split(cls.flatten_actions(x), [run.size for run in cls.runs], axis=-1)
-        scaled = [f(part, run) for part, run in zip(parts, cls.runs, strict=True)]
-        return cls.unflatten_actions(cls.ops.concat(scaled, axis=-1))
 
     def logp(self, actions: Tensor) -> Tensor:
         self._check_actions(actions)

@@ -3,20 +3,24 @@
 from functools import lru_cache
 from itertools import groupby
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
 
 import plugrad.numpy_ops as numpy_ops
+from plugrad.distributions.beta import Beta
+from plugrad.distributions.bounded import BoundedDistribution, Run
 from plugrad.distributions.categorical import Categorical, MultiCategorical
 from plugrad.distributions.distribution import Distribution
-from plugrad.distributions.gaussian import DiagGaussian, Run, SquashedGaussian
+from plugrad.distributions.gaussian import DiagGaussian, SquashedGaussian
 from plugrad.distributions.multi import MultiDistribution
 from plugrad.errors import ConfigError
 from plugrad.ops import Ops
 from plugrad.spaces.kinds import array_space, kind_of, sizes_of_choices
 from plugrad.spaces.layout import action_parts
+
+B = TypeVar("B", bound=BoundedDistribution)
 
 
 def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
@@ -91,23 +95,43 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
     Raises:
         ConfigError: another space, or a Box with an infinite bound or an empty interval.
     """
+    return _bounded_class(SquashedGaussian, "Squashing actions by tanh", action_space, ops)
+
+
+def beta_class(action_space: gym.Space[Any], ops: Ops) -> type[Beta]:
+    """The class of Beta distributions within the bounds of a Box, with a backend's ops.
+
+    Args:
+        action_space: a float Box with finite bounds.
+        ops: the tensor functions that the class computes with.
+
+    Returns:
+        The class; the same one for equal arguments.
+
+    Raises:
+        ConfigError: another space, or a Box with an infinite bound or an empty interval.
+    """
+    return _bounded_class(Beta, "A Beta distribution", action_space, ops)
+
+
+def _bounded_class(base: type[B], what: str, action_space: gym.Space[Any], ops: Ops) -> type[B]:
     space = array_space(action_space)
     if isinstance(space, gym.spaces.Box) and space.low.dtype.kind == "f":
         low, high = space.low, space.high
-        found = _squashed(ops, low.dtype, low.shape, low.tobytes(), high.tobytes())
+        found = _within(base, ops, low.dtype, low.shape, low.tobytes(), high.tobytes())
         if found is None:
-            raise _bounds_error(action_space)
-        return found
+            raise _bounds_error(what, action_space)
+        return found  # type: ignore[return-value]
     raise ConfigError(
-        f"Squashing actions by tanh needs a float Box as action space, found {action_space}. Change the actions with a "
+        f"{what} needs a float Box as action space, found {action_space}. Change the actions with a "
         "gymnasium.ActionWrapper.",
         action_space=action_space,
     )
 
 
-def _bounds_error(action_space: gym.Space[Any]) -> ConfigError:
+def _bounds_error(what: str, action_space: gym.Space[Any]) -> ConfigError:
     return ConfigError(
-        f"Squashing actions by tanh needs finite bounds with low < high in every dimension, found "
+        f"{what} needs finite bounds with low < high in every dimension, found "
         f"{action_space}. Give the environment bounds that suit it, such as "
         "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(-1.0, 1.0, "
         f"{action_space.shape}))",
@@ -116,14 +140,14 @@ def _bounds_error(action_space: gym.Space[Any]) -> ConfigError:
 
 
 @lru_cache  # called in each forward pass, even for a single observation
-def _squashed(
-    ops: Ops, dtype: Any, shape: tuple[int, ...], low: bytes, high: bytes
-) -> type[SquashedGaussian] | None:
+def _within(
+    base: type[BoundedDistribution], ops: Ops, dtype: Any, shape: tuple[int, ...], low: bytes, high: bytes
+) -> type[BoundedDistribution] | None:
     """The class for the bounds of a Box; None if they are infinite or an interval is empty."""
     runs = _runs(np.frombuffer(low, dtype).tolist(), np.frombuffer(high, dtype).tolist())
     if not runs:
         return None
-    return SquashedGaussian.bind(ops, runs=runs, input_dim=2 * prod(shape), action_shape=shape)
+    return base.bind(ops, runs=runs, input_dim=2 * prod(shape), action_shape=shape)
 
 
 def _runs(low: list[float], high: list[float]) -> tuple[Run, ...] | None:

@@ -11,11 +11,12 @@ from plugrad.columns import Columns
 from plugrad.distributions import (
     LOG_STD_BOUNDS,
     Distribution,
+    beta_class,
     distribution_class,
     squashed_gaussian_class,
 )
 from plugrad.errors import ConfigError
-from plugrad.model_config import CRITIC_ONLY, MODEL_SETTINGS
+from plugrad.model_config import ACTION_DISTRIBUTION, BETA, CRITIC_ONLY, MODEL_SETTINGS
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import initializers
 from plugrad.networks.encoders import Encoder
@@ -153,14 +154,25 @@ class ActorCritic(Network):
                 )
             self._half = squashed_gaussian_class(action_space, numpy_ops).input_dim // 2
             config["free_log_std"] = False
+        self._is_beta = config[ACTION_DISTRIBUTION] == BETA
+        if self._is_beta:
+            if self._squashes:
+                raise ConfigError(
+                    f"squash_actions=True and {ACTION_DISTRIBUTION}={BETA!r} are two distributions: set one"
+                )
+            assert spec.action_space is not None
+            beta_class(spec.action_space, numpy_ops)
+            config["free_log_std"] = False
         self._head = PolicyHead(spec.action_space, config, width=self._widths[self._policy_encoder])
         self.parameters = tuple(self._parameters(config))
         self.acts_in_numpy = not encoder.filters
 
     def distribution_class(self, action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
-        """See `Network.distribution_class`; with `squash_actions` the class of `squashed_gaussian_class`."""
+        """See `Network.distribution_class`; with `squash_actions` or a Beta distribution, that of the bounds."""
         if self._squashes:
             return squashed_gaussian_class(action_space, ops)
+        if self._is_beta:
+            return beta_class(action_space, ops)
         return super().distribution_class(action_space, ops)
 
     def initial_state(self) -> dict[str, Array]:

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from plugrad import numpy_ops
-from plugrad.distributions import Distribution, SquashedGaussian
+from plugrad.distributions import BoundedDistribution, Distribution
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import Capability
 from plugrad.importing.names import resolve_name
@@ -205,7 +205,7 @@ def warn_of_far_bounds(module: Any) -> None:
         or space.low.dtype.kind != "f"
     ):
         return
-    if issubclass(action_distribution_class(module, numpy_ops, explore=True), SquashedGaussian):
+    if issubclass(action_distribution_class(module, numpy_ops, explore=True), BoundedDistribution):
         return
     finite = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = space.low[finite].astype(np.float64), space.high[finite].astype(np.float64)
