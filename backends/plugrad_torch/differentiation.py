@@ -108,7 +108,11 @@ def _along(
         value = check_scalar(learner, module_id, function())
         if not value.requires_grad:
             raise no_gradient_error([module_id])
-        slopes = torch.autograd.grad(value, parameters, create_graph=True, materialize_grads=True)
+        found = torch.autograd.grad(value, parameters, create_graph=True, allow_unused=True)
+        if all(each is None for each in found):
+            raise no_gradient_error([module_id])
+        pairs = zip(parameters, found, strict=True)
+        slopes = [torch.zeros_like(param) if each is None else each for param, each in pairs]
         slope = sum((each * along[name]).sum() for name, each in zip(vectors, slopes, strict=True))
     return value, slopes, cast("Tensor", slope), parameters
 

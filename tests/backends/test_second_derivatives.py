@@ -70,6 +70,12 @@ def test_a_scalar_that_is_linear_in_a_parameter_has_no_curvature(backend):
 def test_what_cannot_be_computed_says_what_was_expected(backend):
     learner = ppo_config(backend).build_learner()
     name, weight = next(iter(learner.get_weights()[P].items()))
+    assert name.startswith("pi")
+
+    def values_alone():
+        obs = learner.ops.asarray(ppo_batch(4)["obs"])
+        return learner.ops.mean(learner.module[P].forward_train({"obs": obs})["vf_preds"])
+
     for compute in (learner.jvp, learner.hvp):
         with pytest.raises(ConfigError, match=r"'pi\.nothing': no such parameter; expected .*vf"):
             compute(P, scalar(learner), {"pi.nothing": weight})
@@ -83,6 +89,8 @@ def test_what_cannot_be_computed_says_what_was_expected(backend):
             compute(P, lambda: learner.ops.asarray(np.ones(3, np.float32)), {name: weight})
         with pytest.raises(LossError, match="no gradient reaches a parameter"):
             compute(P, lambda: learner.ops.asarray(np.float32(2.0)), {name: weight})
+        with pytest.raises(LossError, match="no gradient reaches a parameter"):
+            compute(P, values_alone, {name: weight})
 
 
 def test_a_backend_without_the_capability_says_so():

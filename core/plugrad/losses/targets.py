@@ -69,9 +69,8 @@ def n_step_returns(
     following = ops.zeros_like(rewards) if next_values is None else next_values
     one = rewards + gamma * following
     returns = one
-    for _ in range(
-        1, min(n, ops.shape(rewards)[0])
-    ):  # the return over k + 1 steps, from that over k of the next row
+    steps = min(n, ops.shape(rewards)[0])
+    for _ in range(1, steps):  # the return over k + 1 steps, from that over k of the next row
         returns = ops.where(ends, one, rewards + gamma * _later(ops, returns, 1))
     return returns
 
