@@ -386,6 +386,15 @@ def test_a_config_that_was_changed_in_place_is_a_new_one(
     assert found == [f"{2 + len(ours.splitlines())}: {line} (docs/from-rllib.md)" for line in lines]
 
 
+def test_a_dict_that_is_also_named_config_has_the_methods_of_a_dict(tmp_path: Path) -> None:
+    program = f"{DQN}config = DQNConfig()\nconfig.get('lr')\n"
+    assert rewritten(tmp_path, program)[1] == ["3: a config has no .get(...) (docs/from-rllib.md)"]
+    for elsewhere in ("def make(config):\n    return config.get('a')\n", "config = {}\nconfig.items()\n"):
+        assert rewritten(tmp_path, f"{DQN}{elsewhere}config = DQNConfig()\n")[1] == []
+        wrong = rewritten(tmp_path, f"{DQN}{elsewhere}config = DQNConfig()\nconfig.frozen()\n")[1]
+        assert [each.partition(": ")[2][:30] for each in wrong] == ["a config has no .frozen(...) ("]
+
+
 RESULTS = """
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.learner.learner import POLICY_LOSS_KEY

@@ -51,8 +51,10 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
         return node.with_changes(func=node.func.with_changes(attr=cst.Name("build_algo")))
     if method in SECTIONS and _is_config(program, node.func.value):
         return _section(program, node, node.func, line)
-    if _is_config(program, node.func.value) and not any(
-        hasattr(each, method) for each in config_arguments.classes_of(program)
+    if (
+        _is_config(program, node.func.value)
+        and not (hasattr(dict, method) and name_of(node.func.value) in program.plain_dicts)
+        and not any(hasattr(each, method) for each in config_arguments.classes_of(program))
     ):
         program.notes.add(line, f"a config has no .{method}(...).{hint_for(method)}".removesuffix("."))
     return node

@@ -58,6 +58,7 @@ class Program:
         environments: `{name that register_env gives: function here}`.
         config_parameters: `{class of the file: the first parameter of its constructor, or None}`.
         configs: variables that hold a config.
+        plain_dicts: variables and arguments that hold a dict at some place, such as the settings of an environment.
         num_learners: as the program sets it, at least 1, which is the default; None: it is no number in the program.
         sets_minibatch_size: whether a call sets it.
         own_code: which of `OWN_CODE` the program sets.
@@ -88,6 +89,7 @@ class Program:
     environments: dict[str, str] = field(default_factory=dict)
     config_parameters: dict[str, str | None] = field(default_factory=dict)
     configs: set[str] = field(default_factory=set)
+    plain_dicts: set[str] = field(default_factory=set)
     num_learners: int | None = 1
     sets_minibatch_size: bool = False
     own_code: set[str] = field(default_factory=set)
@@ -149,6 +151,10 @@ def read_program(tree: ast.AST) -> Program:
     for node in nodes:
         if isinstance(node, ast.Call):
             _look_at_call(program, node)
+        elif isinstance(node, ast.arg) and not ast.unparse(node.annotation or node).endswith("Config"):
+            program.plain_dicts.add(node.arg)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            program.plain_dicts |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_config(program, node.value):
             program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_helper(program, node.value):
