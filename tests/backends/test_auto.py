@@ -81,7 +81,7 @@ def test_stopped_before_between_and_after_the_change_a_run_is_equal_to_the_byte(
     compiled = "complete_update: the whole update one compiled function (inductor), after 8 gradient steps"
     assert modes == [later, recorded] + [f"{recorded}, being compiled"] * 2 + [compiled] * 2
     np.testing.assert_allclose(weights(straight), weights(eager), rtol=0.0, atol=5e-6)
-    for stop in (1, 2, 3, 4, 5):
+    for stop in (1, 3, 5):
         resumed = built()
         resumed.restore_from_path(tmp_path / str(stop))
         assert train(resumed, range(stop, UPDATES)) == modes[stop:]

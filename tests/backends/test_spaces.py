@@ -64,7 +64,8 @@ def config(name: str, cell: Cell, backend: str) -> Any:
         .environment(RandomSpaces, env_config=cell._asdict())
         .framework(backend, compile=MODES.get(backend, "none"))
     )
-    some = some.rl_module(model_config={"fcnet_hiddens": [4], **lstm}).debugging(seed=0)
+    images = {"conv_filters": [[2, 4, 4]]} if cell.observation.startswith("image") else {}
+    some = some.rl_module(model_config={"fcnet_hiddens": [4], **images, **lstm}).debugging(seed=0)
     return some.env_runners(num_envs_per_env_runner=NUM_ENVS).training(lr=0.1, **settings)
 
 
