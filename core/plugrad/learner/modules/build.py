@@ -267,6 +267,18 @@ def build_module(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec) ->
     config = learner.config.get_config_for_module(module_id)
     network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
     network.action_space = spec.action_space
+    _check_reads_settings(module_id, spec, network)
+    weights = _expected_weights(module_id, network)
+    if weights is None:
+        weights = network.initial_weights(learner.stream(module_id, "weights"))
+    built: RLModule = learner._build_module(
+        module_id=module_id, module_spec=spec, network=network, weights=weights
+    )
+    return built
+
+
+def _check_reads_settings(module_id: ModuleID, spec: RLModuleSpec, network: Network) -> None:
+    """Refuse settings that a network of this algorithm does not follow."""
     if (keys := spec.model_config.get(CRITIC_ONLY)) and not network.critic_only:
         raise ConfigError(
             f"{CRITIC_ONLY}={list(keys)}: {type(network).__name__} of module {module_id!r} has no policy beside its "
@@ -281,13 +293,6 @@ def build_module(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec) ->
             f"its own, or none; leave {ACTION_DISTRIBUTION} out. PPO, IMPALA, APPO, MARWIL and BC have the setting",
             module_id=module_id,
         )
-    weights = _expected_weights(module_id, network)
-    if weights is None:
-        weights = network.initial_weights(learner.stream(module_id, "weights"))
-    built: RLModule = learner._build_module(
-        module_id=module_id, module_spec=spec, network=network, weights=weights
-    )
-    return built
 
 
 # --- the expected weights of a saved learner, compared before anything is built ---
