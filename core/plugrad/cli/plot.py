@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from plugrad.checkpoint.disk import disk_errors, replace_file
+from plugrad.cli.curve_options import output_option, runs_argument, smooth_option
 from plugrad.cli.curves import (
     MAX_DRAWN,
     Center,
@@ -43,27 +44,12 @@ _SVG_OF_READER = (
 
 
 @click.command()
-@click.argument(
-    "runs",
-    nargs=-1,
-    required=True,
-    metavar="RUN [RUN ...]",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png", help="The picture."
-)
+@runs_argument
+@output_option("FILE.png", "The picture.")
 @click.option(
     "--metric", metavar="NAME", default=RETURN, help=f"A column of metrics.csv.  [default: {RETURN}]"
 )
-@click.option(
-    "--smooth",
-    "window",
-    type=click.IntRange(1),
-    metavar="N",
-    default=1,
-    help="Draw the mean of the last N iterations.  [default: 1]",
-)
+@smooth_option
 @click.option(
     "--center",
     type=click.Choice(get_args(Center)),

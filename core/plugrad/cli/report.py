@@ -15,6 +15,7 @@ import click
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.checkpoint.disk import disk_errors, refuse_links, replace_file
+from plugrad.cli.curve_options import output_option, runs_argument, smooth_option
 from plugrad.cli.curves import Curve, groups_of, join, metrics_of, read_curves, smooth, tell_apart
 from plugrad.cli.exits import debug_option
 from plugrad.cli.ls import RunLine
@@ -44,28 +45,9 @@ _EVALUATION = "evaluation/"
 
 
 @click.command(short_help="Write settings, curves, evaluation and film of runs as one HTML file.")
-@click.argument(
-    "runs",
-    nargs=-1,
-    required=True,
-    metavar="RUN [RUN ...]",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.html",
-    help="The page.  [default: RUN/report.html for one run, report.html for several]",
-)
-@click.option(
-    "--smooth",
-    "window",
-    type=click.IntRange(1),
-    metavar="N",
-    default=1,
-    help="Draw the mean of the last N iterations.  [default: 1]",
-)
+@runs_argument
+@output_option("FILE.html", "The page.  [default: RUN/report.html for one run, report.html for several]")
+@smooth_option
 @debug_option
 def report(runs: tuple[Path, ...], output: Path | None, window: int) -> None:
     """Write what one or more runs were, how they learned and how they ended as one HTML file.
