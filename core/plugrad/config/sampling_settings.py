@@ -160,8 +160,8 @@ class SamplingSettings(FluentConfig):
             policies_to_train (list): ids of the modules that learn. None: all. Default: `None`.
             critic_obs (str): what critics see beside their agent's observation, and policies do not: "state" is the
                 environment's `state()`, "agents" the last observations of all agents. Observations become Dicts with
-                the key "critic_obs". PPO with it is MAPPO, and without it IPPO. With one agent: "state", an asymmetric
-                actor-critic. Default: `None`.
+                the key "critic_obs". PPO with it is MAPPO, and without it IPPO. With one agent,
+                "state" gives its critic more than its policy has. Default: `None`.
             **settings: all of these.
 
         Returns:
