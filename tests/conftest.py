@@ -115,7 +115,7 @@ def _torch_trace(f: Callable[..., list[Tensor]], arrays: Sequence[Array]) -> lis
     from torch.fx.experimental.proxy_tensor import make_fx
 
     tensors = [torch.tensor(x) for x in arrays]
-    return [np.asarray(x) for x in make_fx(f, tracing_mode="fake")(*tensors)(*tensors)]
+    return [x.detach().numpy() for x in make_fx(f, tracing_mode="fake")(*tensors)(*tensors)]
 
 
 def _tf2_trace(f: Callable[..., list[Tensor]], arrays: Sequence[Array]) -> list[Array]:

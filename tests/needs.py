@@ -19,6 +19,8 @@ NO_MACHINES = "no two machines: "
 NO_ROOT = "not root: "
 NO_GPU = "torch sees fewer GPUs than "
 NO_GPU_OF_JAX = "jax sees no GPU"
+STAND_IN_OF_TORCH = "_setup_privateuseone_for_python_backend"
+NO_STAND_IN = "torch takes no device that is written in Python: "
 
 
 def backends_under_test() -> list[str]:
@@ -70,3 +72,9 @@ def gpus(number: int) -> None:
     """Skip the running test where torch sees fewer GPUs."""
     if backend("torch").cuda.device_count() < number:
         pytest.skip(f"{NO_GPU}{number}")
+
+
+def stand_in_of_torch() -> None:
+    """Skip the running test where torch cannot be given a device of the tests' own."""
+    if not hasattr(import_module("torch.utils.backend_registration"), STAND_IN_OF_TORCH):
+        pytest.skip(NO_STAND_IN + STAND_IN_OF_TORCH + " is missing")

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_GPU_OF_JAX, NO_MACHINES, NO_ROOT
+from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_GPU_OF_JAX, NO_MACHINES, NO_ROOT, NO_STAND_IN
 
 NOT_DECLARED = {
     "numpy": "batched_learners, changed_losses, complete_update, exact_kinks, fused_step, native_optimizers, onnx, "
@@ -43,6 +43,8 @@ def allowed() -> dict[str, str]:
     tox_env = os.environ.get("TOX_ENV_NAME")
     if tox_env is None:
         reasons["only in tox"] = "an editable install has the source tree, and entry points of its day"
+    if tox_env not in ("backends", "torch"):
+        reasons[NO_STAND_IN] = "an older torch; `tox -e backends` has one that does"
     if tox_env != "lowest":
         reasons["only `tox -e lowest`"] = "it has the lowest versions"
     if tox_env != "package":

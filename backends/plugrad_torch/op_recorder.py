@@ -69,6 +69,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         """No: skipping it imports all of it, 0.7 s at the first use, and what is compiled beneath works without."""
         return False
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Yes: torch notes in one flag for all threads that another mode is active, and the last of two that overlap
+        would leave that flag set, and nothing of the process compiled from then on.
+        """
+        return True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = func(*args, **(kwargs or {}))
         inputs = _shapes((args, kwargs))

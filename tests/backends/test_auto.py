@@ -4,6 +4,7 @@ import functools
 import os
 import types
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -665,7 +666,7 @@ def test_without_torchs_interpreter_steps_are_eager_until_they_are_compiled(
     finally:
         private_names._find.cache_clear()
     assert modes[-1].startswith(
-        f"none: eager torch, one step per minibatch, because torch {torch.__version__} has no "
+        f"none: eager torch, one step per minibatch, because torch {version('torch')} has no "
     )
     assert "torch._C._create_function_from_graph: steps" in modes[-1]
     assert modes[-1].endswith("; compiled after 1,000 gradient steps")

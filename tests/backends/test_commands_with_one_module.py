@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import needs
 from click.testing import CliRunner
 
 from plugrad.cli import main
@@ -18,6 +19,7 @@ def call(*arguments: Any) -> str:
 
 
 def test_train_eval_record_video_and_plot_take_a_run_of_one_module_under_another_id(tmp_path: Path) -> None:
+    needs.extra("PIL")
     path, run = tmp_path / "config.toml", tmp_path / "run"
     config = PPOConfig().environment("CartPole-v1").framework("numpy").multi_agent(policies={"p0"})
     config = config.rl_module(model_config={"fcnet_hiddens": [2]}).env_runners(num_envs_per_env_runner=2)

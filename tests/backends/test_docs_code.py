@@ -39,13 +39,22 @@ PAGES = [
 ]
 
 
-EXTRAS = {"images.md": "ale_py", "logging.md": "tensorboardX", "multi-agent.md": "mpe2", "tune.md": "optuna"}
-"""What the code of a page needs beside a framework."""
+NEEDS = {
+    "checkpoints.md": "tensorflow",
+    "determinism.md": "jax",
+    "images.md": "ale_py",
+    "logging.md": "tensorboardX",
+    "multi-agent.md": "mpe2",
+    "off-policy.md": "tensorflow",
+    "tune.md": "optuna",
+    "use-a-policy.md": "onnxruntime",
+}
+"""What the code of a page needs beside torch."""
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name in EXTRAS:
-        needs.extra(EXTRAS[name])
+    if name in NEEDS:
+        needs.extra(NEEDS[name])
     monkeypatch.chdir(tmp_path)
     assert_page_runs(name)

@@ -15,7 +15,11 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HELPERS = ("demonstrations.py", "tensor_envs.py")
-NEEDS = {"lunar_lander": "Box2D", "league": "pettingzoo"}
+NEEDS = {
+    "lunar_lander": ("Box2D",),
+    "league": ("pettingzoo",),
+    "warm_start": ("torch", "tensorflow", "jax"),
+}
 OF_ONE_BACKEND = re.compile(r"_(torch|tf2)\.py$")
 FRAMEWORKS = sorted(path.stem.rpartition("_")[2] for path in EXAMPLES.glob("behaviour_cloning_*.py"))
 NEUTRAL = sorted(
@@ -142,8 +146,8 @@ def assert_warm_start(lines):
 @pytest.mark.cross_product("example")
 @pytest.mark.parametrize("example", NEUTRAL)
 def test_an_example_does_what_it_says(example, backend, run):
-    if example in NEEDS:
-        needs.extra(NEEDS[example])
+    for module in NEEDS.get(example, ()):
+        needs.extra(module)
     globals()[f"assert_{example}"](run(example, "--backend", backend, *SHORTER.get(example, [])))
 
 

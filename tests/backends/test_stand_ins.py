@@ -46,6 +46,8 @@ def run_there(backend: str, file: str, expression: str = "") -> subprocess.Compl
 @pytest.mark.parametrize("name", CHOSEN)
 def test_learners_on_a_device_compute_and_find_mistakes(name: str) -> None:
     needs.backend(name)
+    if name == "torch":
+        needs.stand_in_of_torch()
     for expression in CHOSEN[name]:
         done = run_there(name, "stand_in_cases.py", expression)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
@@ -57,5 +59,7 @@ def test_learners_on_a_device_compute_and_find_mistakes(name: str) -> None:
 @pytest.mark.parametrize("name", CHOSEN)
 def test_other_suites_pass_there(name: str, file: str) -> None:
     needs.backend(name)
+    if name == "torch":
+        needs.stand_in_of_torch()
     done = run_there(name, file)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM
 
+import needs
 import pytest
 from learning import quick_mode
 from waiting import HANG_S, until
@@ -301,6 +302,7 @@ def test_a_killed_run_of_many_agents_ends_where_one_ends_that_was_never_killed(
 
 @pytest.mark.parametrize("how", [pytest.param(SIGINT, marks=LONG), SIGTERM])
 def test_remote_learners_leave_with_the_run(backend: str, how: signal.Signals, tmp_path: Path) -> None:
+    needs.extra("ray")
     run = Run(tmp_path / "run", "--backend", backend, *SETTINGS, "--learners=1")
     ending = stop(run, Stop(while_training, how), random.Random(5))
     assert (ending.code, ending.left_behind) == (128 + how, False), ending
