@@ -79,7 +79,8 @@ def _torch_gradients(f: Callable[..., Tensor], tensors: Sequence[Tensor]) -> lis
 
     leaves = [x.detach().requires_grad_(x.is_floating_point()) for x in tensors]
     floats = [x for x in leaves if x.requires_grad]
-    return list(torch.autograd.grad(f(*leaves), floats, materialize_grads=True))
+    found = torch.autograd.grad(f(*leaves), floats, materialize_grads=True)
+    return [x.detach() for x in found]  # zeros in place of none want gradients in torch 2.8
 
 
 def _tf2_gradients(f: Callable[..., Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
