@@ -101,10 +101,8 @@ class _StateOfEnv(gym.Wrapper[Any, Any, Any, Any]):
         if not isinstance(answer, tuple | list) or len(answer) != length:
             return answer
         parts = answer[0] if self._is_dict else {OWN: answer[0]}
-        return (
-            {**parts, CRITIC_OBS: deepcopy(self._state())},
-            *answer[1:],
-        )  # the environment may write into its own
+        state = deepcopy(self._state())  # the environment may write into its own
+        return {**parts, CRITIC_OBS: state}, *answer[1:]
 
 
 def _with_part_space(own: Space[Any], part: Space[Any], whose: str) -> Space[Any]:
