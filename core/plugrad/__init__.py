@@ -5,9 +5,9 @@ and no numpy: a name is loaded when it is first used. RLlib's older names are in
 the plugin `plugrad_rllib`; each warns.
 """
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from plugrad.importing.on_use import imported_on_use
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm, AlgorithmBatch
@@ -103,22 +103,14 @@ _PLACES = {
 
 if not TYPE_CHECKING:  # a type checker refuses names that do not exist
 
-    def __getattr__(name: str) -> Any:
-        if name == "__version__":
-            from importlib.metadata import version
-
-            value: Any = version("plugrad")
-        elif name in _PLACES:
-            value = getattr(import_module(_PLACES[name]), name)
-        elif not name.startswith("_") and find_spec(f"plugrad.{name}"):
-            return import_module(f"plugrad.{name}")
-        else:
+    def _find_other(name: str) -> Any:
+        if name != "__version__":
             from plugrad.deprecation.older_names import find_older_name
 
             return find_older_name(name)
-        globals()[name] = value
-        return value
+        from importlib.metadata import version
 
+        globals()[name] = version("plugrad")
+        return globals()[name]
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = imported_on_use(__name__, _PLACES, _find_other)

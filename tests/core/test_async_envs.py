@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sampling import Sampling, make_runner, swing
 from waiting import HANG_S, wait_until
-from worker_envs import Camera, Fragile, Levers, OneArray, Picture, Unlike
+from worker_envs import Camera, Fragile, Importing, Levers, OneArray, Picture, Unlike
 
 from plugrad.errors import ConfigError, EnvContractError, EnvWorkerError
 from plugrad.sampling.env_runner import EnvRunner
@@ -305,6 +305,16 @@ def test_classes_functions_wrappers_and_ids_of_a_script_come_along(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[2.0, 2.0, 2.0] [2.0, 2.0, 2.0]"] * 4
+
+
+@one_worker
+def test_a_worker_imports_what_makes_and_steps_environments_and_no_more():
+    """Each worker pays for what it imports, before its first step: settings, learners and policies are not needed."""
+    runner = make_runner(env=Importing, vectorization_mode="async", num_envs_per_env_runner=1)
+    ours = [each for each in runner.call("imported")[0] if each.split(".")[0] == "plugrad"]
+    runner.close()
+    assert {"plugrad.sampling.async_envs.worker", "plugrad.sampling.environments"} <= {*ours}
+    assert len(ours) <= 60, ours
 
 
 @pytest.mark.parametrize(("ends_by", "hangs"), [("SIGINT", False), ("SIGKILL", True)])

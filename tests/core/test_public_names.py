@@ -162,14 +162,17 @@ def test_a_plugin_of_ours_uses_no_other_names_than_a_strangers_can(path):
     assert used - packages - set(SNAPSHOT.read_text().splitlines()) == set()
 
 
-def test_names_are_loaded_from_where_type_checkers_see_them():
-    tree = ast.parse(Path(plugrad.__file__).read_text())
+@pytest.mark.parametrize("name", ["plugrad", "plugrad.policy", "plugrad.sampling"])
+def test_names_are_loaded_from_where_type_checkers_see_them(name):
+    package = import_module(name)
+    tree = ast.parse(Path(str(package.__file__)).read_text())
     blocks = [
         each for each in tree.body if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"
     ]
     imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
-    assert {name.name: each.module for each in imports for name in each.names} == plugrad._PLACES
-    assert sorted(plugrad._PLACES) == sorted(plugrad.__all__)
+    assert {name.name: each.module for each in imports for name in each.names} == package._PLACES
+    assert sorted(package._PLACES) == sorted(package.__all__)
+    assert {*package.__all__} <= {*dir(package)}
 
 
 if __name__ == "__main__":

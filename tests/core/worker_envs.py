@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 
 import counting
@@ -111,3 +112,10 @@ class Unlike(counting.CountingEnv):
     def __init__(self):
         super().__init__()
         self.action_space = Discrete(2 + os.getpid() % 1000)
+
+
+class Importing(counting.CountingEnv):
+    """Says which modules its process has imported."""
+
+    def imported(self):
+        return sorted(sys.modules)

@@ -18,11 +18,23 @@ episodes, `evaluation` runs whole ones and gives their returns.
 - `watched_episodes` has running episodes as listeners see them, `logged_metrics` what listeners log.
 """
 
-from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.sample import Sample, sample_from_state
-from plugrad.sampling.vectorization import steps_per_env
+from typing import TYPE_CHECKING
 
-make_env_runner = EnvRunner
-"""The env runner of a config."""
+from plugrad.importing.on_use import imported_on_use
+
+if TYPE_CHECKING:
+    from plugrad.sampling.env_runner import make_env_runner
+    from plugrad.sampling.sample import Sample, sample_from_state
+    from plugrad.sampling.vectorization import steps_per_env
 
 __all__ = ["Sample", "make_env_runner", "sample_from_state", "steps_per_env"]
+
+_PLACES = {
+    "Sample": "plugrad.sampling.sample",
+    "make_env_runner": "plugrad.sampling.env_runner",
+    "sample_from_state": "plugrad.sampling.sample",
+    "steps_per_env": "plugrad.sampling.vectorization",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = imported_on_use(__name__, _PLACES)

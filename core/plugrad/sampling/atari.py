@@ -6,13 +6,15 @@ Methods; Machado et al. (2018), "Revisiting the Arcade Learning Environment", ar
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing
 
-from plugrad.config import Config
 from plugrad.errors import ConfigError, MissingFrameworkError
+
+if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there
+    from plugrad.config import Config
 
 LIFE_LOST: Final = "plugrad_life_lost"
 """Where `info` says whether a life was lost; a name that no environment has by chance, as `life_lost` might be."""
@@ -26,7 +28,7 @@ STANDARD: Final = MappingProxyType({"terminal_on_life_loss": True})
 """Where the standard differs from the defaults of `gymnasium.wrappers.AtariPreprocessing`."""
 
 
-def is_atari(config: Config) -> bool:
+def is_atari(config: "Config") -> bool:
     """Whether the settings ask for the preprocessing of Atari games."""
     return config.atari is not False
 

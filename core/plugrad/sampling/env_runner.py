@@ -13,9 +13,9 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import RestoreMismatchError
 from plugrad.observations import model_space, stored_space
 from plugrad.observations.rows import is_finite
-from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
+from plugrad.policy.random_actions import random_action_sampler
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall
@@ -315,3 +315,7 @@ def _check_normalizes(state: Any, here: Any, part: str, setting: str) -> None:
             f"the state is of a run {saved} {setting}, this runner is {found} it; set {setting}={state is not None}",
             **{"missing" if state is None else "unexpected": [part]},
         )
+
+
+make_env_runner = EnvRunner
+"""The env runner of a config."""

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import gymnasium as gym
 from gymnasium.spaces import Space
 
-from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.sampling.env_checker import check_spaces
 from plugrad.sampling.flat_observations import FlatObservations
@@ -24,6 +23,9 @@ from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.spaces.kinds import is_box
 from plugrad.types import ModuleID
+
+if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there
+    from plugrad.config import Config
 
 UNWRAPPED = EnvWrappers()
 
@@ -106,7 +108,7 @@ def _make_copy(
     return ReplayableEnv(single, name=env_name(env), index=index)
 
 
-def is_multi_agent(config: Config) -> bool:
+def is_multi_agent(config: "Config") -> bool:
     """Whether `config.env` has many agents: an environment of PettingZoo, or with RLlib's `MultiAgentEnv` interface.
 
     Where only an environment can tell, for example if a function makes it, one is made and closed, once for each
@@ -134,7 +136,7 @@ _MAKES_MANY_AGENTS: WeakKeyDictionary[Callable[..., Any], dict[str, bool]] = Wea
 """What is known of functions and classes, by their arguments: a simulator may take long to start."""
 
 
-def _makes_many_agents(config: Config) -> bool:
+def _makes_many_agents(config: "Config") -> bool:
     env = _make_any(config.env, config.env_config)
     if hasattr(env, "close"):
         env.close()
@@ -170,11 +172,11 @@ def _make_any(env: EnvSource | None, env_config: Mapping[str, Any] | None) -> An
     return make_named(env, as_keywords(maker, env_config or {}), gym.make)
 
 
-def _of_many_agents(config: Config) -> AgentEnv:
+def _of_many_agents(config: "Config") -> AgentEnv:
     return make_multi_agent_env(config.env, config.env_config, wrappers=EnvWrappers.of(config))
 
 
-def get_module_spaces(config: Config) -> dict[ModuleID, tuple[Space[Any], Space[Any]]]:
+def get_module_spaces(config: "Config") -> dict[ModuleID, tuple[Space[Any], Space[Any]]]:
     """The spaces of the modules that act in `config.env`, which has many agents.
 
     Makes one environment and closes it.
@@ -195,7 +197,7 @@ def get_module_spaces(config: Config) -> dict[ModuleID, tuple[Space[Any], Space[
         return spaces_of_modules(env, config)
 
 
-def get_env_observation_spaces(config: Config) -> dict[ModuleID, Space[Any]]:
+def get_env_observation_spaces(config: "Config") -> dict[ModuleID, Space[Any]]:
     """The environment's own observation spaces of the modules that act in `config.env`, which has many agents.
 
     Makes one environment and closes it.

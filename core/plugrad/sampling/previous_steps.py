@@ -10,13 +10,12 @@ needs both; RLlib's `lstm_use_prev_action` and `lstm_use_prev_reward`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Space
 
-from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.model_config import MODEL_SETTINGS, PREV_ACTION, PREV_REWARD, USE_PREV
 from plugrad.module_spec import specs_of
@@ -25,6 +24,9 @@ from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
 from plugrad.spaces.kinds import array_space, dict_of, named_parts, number_of_choices
 from plugrad.spaces.structure import from_leaves, leaves, structure_leaves, with_leaves
 from plugrad.types import AgentID, Array
+
+if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there
+    from plugrad.config import Config
 
 OWN: Final = "obs"
 """The key of what the environment gives, where that is no Dict."""
@@ -43,7 +45,7 @@ class PreviousParts:
     use_prev_reward: bool = False
 
     @classmethod
-    def of(cls, config: Config) -> "PreviousParts":
+    def of(cls, config: "Config") -> "PreviousParts":
         """Those that the `model_config` of the modules asks for.
 
         Args:

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space
 
-from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.importing.names import in_main_by_value, resolve_name
 from plugrad.sampling.atari import FRAMES, FRAMESKIP, is_atari, preprocess_atari
@@ -18,6 +17,9 @@ from plugrad.sampling.named_envs import NAMESPACES, registration
 from plugrad.sampling.previous_steps import NO_PREVIOUS, PreviousParts, PreviousSteps
 from plugrad.spaces.kinds import array_of, is_structured
 from plugrad.spaces.structure import from_leaves, in_arrays, in_order_of, leaves, structure_leaves
+
+if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there
+    from plugrad.config import Config
 
 # --- the setting `frame_stack`: an observation is the last frames of an environment ---
 
@@ -95,7 +97,7 @@ class EnvWrappers:
     action_space: gym.Space[Any] | None = None
 
     @classmethod
-    def of(cls, config: Config) -> "EnvWrappers":
+    def of(cls, config: "Config") -> "EnvWrappers":
         """Those that the settings name."""
         changes = config.atari if isinstance(config.atari, Mapping) else {}
         return cls(
@@ -209,7 +211,7 @@ class EnvWrappers:
                 )
 
 
-def is_registered_without_limit(config: Config) -> bool:
+def is_registered_without_limit(config: "Config") -> bool:
     """Whether an environment is registered without a limit of steps, and no setting gives it one.
 
     Args:

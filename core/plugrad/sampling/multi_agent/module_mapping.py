@@ -2,13 +2,15 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugrad.config import Config
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import resolve_name
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.types import DEFAULT_MODULE_ID, AgentID, ModuleID
+
+if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there
+    from plugrad.config import Config
 
 
 class EpisodeStart(NamedTuple):
@@ -25,7 +27,7 @@ class EpisodeStart(NamedTuple):
     module_ids: tuple[ModuleID, ...] = ()
 
 
-def module_ids_of(config: Config) -> tuple[ModuleID, ...] | None:
+def module_ids_of(config: "Config") -> tuple[ModuleID, ...] | None:
     """The modules that a config names, in `policies` or in `rl_module_spec`; None if it names none."""
     if config.policies is not None:
         return tuple(config.policies)
@@ -43,7 +45,7 @@ class ModuleMapping:
         ConfigError: `agent_to_module` is needed and not given, or cannot be imported by its name.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: "Config") -> None:
         self._known = module_ids_of(config)
         self._rule = _rule(config.agent_to_module, self._known)
 

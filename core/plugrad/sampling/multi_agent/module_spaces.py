@@ -1,12 +1,11 @@
 """The spaces of the modules that act in an environment with many agents."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gymnasium.spaces import Space
 
 from plugrad.action_masks import choice_sizes
 from plugrad.columns import Columns
-from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.module_spec import spaces_of, specs_of
 from plugrad.observations import model_space
@@ -22,6 +21,9 @@ from plugrad.spaces.fit import NAMES, check_fit
 from plugrad.spaces.kinds import named_parts
 from plugrad.spaces.structure import in_order_of
 from plugrad.types import AgentID, ModuleID
+
+if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there
+    from plugrad.config import Config
 
 _EPISODES = 100
 """A function `agent_to_module` is asked about so many episodes, to find the agents of each module."""
@@ -61,7 +63,7 @@ def agent_spaces(env: AgentEnv, agent: AgentID) -> Spaces:
     return observation, action
 
 
-def spaces_for_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: Config) -> Spaces:
+def spaces_for_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: "Config") -> Spaces:
     """The spaces of an agent, with the keys of Dicts in the order that its module has.
 
     Args:
@@ -80,7 +82,7 @@ def spaces_for_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config
     return in_order_of(asked[0], own[0]), in_order_of(asked[1], own[1])
 
 
-def action_spaces_of_agents(env: AgentEnv, config: Config) -> dict[AgentID, Space[Any]]:
+def action_spaces_of_agents(env: AgentEnv, config: "Config") -> dict[AgentID, Space[Any]]:
     """The action spaces of all agents, each in the order of the first module that acts for the agent.
 
     Args:
@@ -103,7 +105,7 @@ def action_spaces_of_agents(env: AgentEnv, config: Config) -> dict[AgentID, Spac
     return {agent: env.action_space(agent) for agent in env.possible_agents} | spaces
 
 
-def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: Config) -> None:
+def check_fits_module(env: AgentEnv, agent: AgentID, module_id: ModuleID, config: "Config") -> None:
     """Refuse an agent whose spaces do not fit those of the module that acts for it.
 
     Args:
@@ -164,7 +166,7 @@ def check_same_spaces(env: AgentEnv, module_id: ModuleID, first: AgentID, other:
             )
 
 
-def spaces_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, Spaces]:
+def spaces_of_modules(env: AgentEnv, config: "Config") -> dict[ModuleID, Spaces]:
     """The spaces of the modules that act in an environment.
 
     Args:
@@ -182,7 +184,7 @@ def spaces_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, Spaces]:
     return {module_id: _model_spaces(env, agent, config) for module_id, agent in agents.items()}
 
 
-def agents_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, AgentID]:
+def agents_of_modules(env: AgentEnv, config: "Config") -> dict[ModuleID, AgentID]:
     """An agent of each module, whose spaces are those of the module.
 
     Args:
@@ -207,7 +209,7 @@ def agents_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, AgentID]:
     return {module_id: members[0] for module_id, members in agents.items()}
 
 
-def _agents_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, list[AgentID]]:
+def _agents_of_modules(env: AgentEnv, config: "Config") -> dict[ModuleID, list[AgentID]]:
     mapping = ModuleMapping(config)
     number = _EPISODES if callable(config.agent_to_module) or isinstance(config.agent_to_module, str) else 1
     agents: dict[ModuleID, list[AgentID]] = {}
@@ -220,6 +222,6 @@ def _agents_of_modules(env: AgentEnv, config: Config) -> dict[ModuleID, list[Age
     return agents
 
 
-def _model_spaces(env: AgentEnv, agent: AgentID, config: Config) -> Spaces:
+def _model_spaces(env: AgentEnv, agent: AgentID, config: "Config") -> Spaces:
     observation, action = agent_spaces(env, agent)
     return model_space(observation, normalized=config.normalize_observations), action
