@@ -254,6 +254,7 @@ def defaults(config: Any) -> dict[str, Any]:
     settings = config.to_dict()
     found = {name: settings[name] for name in SETTINGS if name in settings}
     found["rollout_fragment_length"] = config.get_rollout_fragment_length()
+    found["evaluation_explore"] = (config.evaluation_config or {}).get("explore", config.explore)
     model = asdict(DefaultModelConfig()) | dict(config._model_config_auto_includes)
     return json.loads(json.dumps({**found, "model_config": {name: model[name] for name in NETWORKS}}))  # type: ignore[no-any-return]
 

@@ -11,6 +11,7 @@ _IMPALA: dict[str, Any] = {
     "lambda_": 1.0,
     "vf_loss_coeff": 0.5,
     "grad_clip": 40.0,
+    "evaluation_explore": True,
     "train_batch_size": 500,
     "rollout_fragment_length": 50,
     "num_envs_per_env_runner": 1,
@@ -19,6 +20,7 @@ _IMPALA: dict[str, Any] = {
 }
 _MARWIL: dict[str, Any] = {
     "lr": 1e-4,
+    "evaluation_explore": True,
     "train_batch_size": 2000,
     "minibatch_size": None,
     "shuffle_batch_per_epoch": False,
@@ -40,6 +42,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "vf_loss_coeff": 1.0,
             "vf_clip_param": 10.0,
             "use_kl_loss": True,
+            "evaluation_explore": True,
             "num_envs_per_env_runner": 1,
             "model_config": {"fcnet_hiddens": [256, 256], "free_log_std": False},
         },
@@ -73,6 +76,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "alpha_lr": 1e-3,
             "min_q_weight": 2.5,  # RLlib's 5 is beside the whole squared TD error, this beside half of it
             "evaluation_interval": None,
+            "evaluation_explore": True,
             "model_config": {"fcnet_hiddens": [256, 256]},
         },
         "plugrad_offline:IQLConfig": {
@@ -82,6 +86,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "beta": 0.1,
             "tau": 1.0,
             "evaluation_interval": None,
+            "evaluation_explore": True,
         },
     }
 )

@@ -29,8 +29,8 @@ _EVALUATES_HERE = (
 )
 _EPISODES_OF_EVALUATION = "evaluation(evaluation_num_episodes=...) counts episodes"
 _EXPLORATION = (
-    "training explores and evaluation does not: as the action distribution says, DQN by training(epsilon=...), "
-    "TD3 by training(exploration_noise=...)"
+    "training explores, and evaluation if evaluation(evaluation_explore=True): as the action distribution says, DQN by "
+    "training(epsilon=...), TD3 by training(exploration_noise=...)"
 )
 _NETWORKS = "rl_module(model_config=...) for the built-in networks, rl_module_spec= for your own"
 
@@ -115,7 +115,8 @@ INSTEAD = MappingProxyType(
         "env_to_module_connector": (
             f"{_WRAPPERS}; env_runners(normalize_observations=True) and env_runners(frame_stack=4) are settings"
         ),
-        "evaluation_config": "delete it: evaluation acts without exploration, with the settings of training",
+        "evaluation_config": "evaluation(evaluation_explore=..., evaluation_env=..., evaluation_env_config=...); "
+        "evaluation has the other settings of training",
         "evaluation_duration": _EPISODES_OF_EVALUATION,
         "evaluation_duration_unit": _EPISODES_OF_EVALUATION,
         "evaluation_num_env_runners": _EVALUATES_HERE,

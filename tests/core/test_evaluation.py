@@ -1,8 +1,11 @@
-"""Evaluation counts the episodes that begin first, not those that are over first; means of offline runs."""
+"""Evaluation counts the episodes that begin first, not those that are over first; exploring; means of offline runs."""
 
+import json
 from statistics import fmean
+from typing import Any
 
 import counting
+import gymnasium as gym
 import numpy as np
 import pytest
 from sampling import Sampling
@@ -13,6 +16,7 @@ from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import ConfigError
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.evaluation import evaluate
+from plugrad_ppo import PPOConfig
 
 
 def make_runner() -> EnvRunner:
@@ -42,6 +46,51 @@ def test_the_same_seed_gives_the_same_returns():
 def test_no_episodes_is_an_error():
     with pytest.raises(ConfigError, match="at least 1 episode"):
         evaluate(make_runner(), num_episodes=0)
+
+
+class Same(gym.Env[Any, Any]):
+    """Ten steps with one observation, each of which pays its action."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._steps = 0
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self._steps += 1
+        return np.ones(1, np.float32), float(action), self._steps == 10, False, {}
+
+
+def test_an_evaluation_explores_if_it_is_told_to(tmp_path):
+    config = PPOConfig().environment(Same).framework("numpy")
+    config = config.rl_module(model_config={"fcnet_hiddens": [2]}).evaluation(evaluation_num_episodes=4)
+    config = config.training(train_batch_size=16, minibatch_size=None, num_epochs=1)
+    greedy, exploring = (config.evaluation(evaluation_explore=each).build_algo() for each in (False, True))
+
+    def returns(algorithm, **arguments):
+        found = algorithm.evaluate(**arguments)
+        return found["episode_return_min"], found["episode_return_max"]
+
+    assert returns(greedy) in ((0.0, 0.0), (10.0, 10.0))
+    assert returns(greedy) == returns(exploring, explore=False)
+    low, high = returns(exploring)
+    assert 0 < low < high < 10
+    assert (low, high) == returns(exploring) == returns(greedy, explore=True)
+    # What an evaluation draws has its own stream: training is as it would be without.
+    other = config.build_algo()
+    for algorithm in (exploring, other):
+        algorithm.train()
+    weights = [algorithm.learner_group.get_weights()["default_policy"] for algorithm in (exploring, other)]
+    for name, values in weights[0].items():
+        np.testing.assert_array_equal(values, weights[1][name], err_msg=name)
+
+    exploring.save_to_path(tmp_path / "run")
+    for option, explores in (((), True), (("--explore",), True), (("--greedy",), False)):
+        found = json.loads(plugrad("eval", tmp_path / "run", "--json", *option, code=0).output)
+        least, most = found["episode_return_min"], found["episode_return_max"]
+        assert (0 < least <= most < 10) if explores else least == most
 
 
 def test_an_offline_run_takes_means_over_twenty_episodes_of_its_last_evaluations(tmp_path):

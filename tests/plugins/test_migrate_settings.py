@@ -80,7 +80,7 @@ def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
     [
         (
             ".evaluation(evaluation_interval=1, evaluation_config=PPOConfig.overrides(env='B', explore=False))",
-            ".evaluation(evaluation_interval=1, evaluation_env='B')",
+            ".evaluation(evaluation_interval=1, evaluation_env='B', evaluation_explore=False)",
             [],
         ),
         (
@@ -90,9 +90,8 @@ def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
         ),
         (
             ".evaluation(evaluation_config={'explore': True, 'lr': 0.1})",
-            "",
+            ".evaluation(evaluation_explore=True)",
             [
-                "evaluation(evaluation_config=...): explore=True was deleted: evaluation acts without exploration",
                 "evaluation(evaluation_config=...): lr=0.1 was deleted: evaluation has the settings of training",
             ],
         ),
@@ -100,8 +99,8 @@ def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
             ".evaluation(evaluation_config=mine)",
             "",
             [
-                "evaluation(evaluation_config=...) was deleted: evaluation acts without exploration, with the settings "
-                "of training; another environment is evaluation(evaluation_env=..., evaluation_env_config={...})"
+                "evaluation(evaluation_config=...) was deleted: evaluation has the settings of training; others are "
+                "evaluation(evaluation_explore=..., evaluation_env=..., evaluation_env_config={...})"
             ],
         ),
         (

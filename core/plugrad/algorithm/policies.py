@@ -301,10 +301,12 @@ class ActingAlgorithm:
 
     @cached_property
     def _evaluation_policies(self) -> ModulePolicies:
-        return ModulePolicies(self._acting.get_synced, explore=False)
+        return ModulePolicies(self._acting.get_synced)
 
-    def evaluate(self, num_episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
-        """Play whole episodes with the policy, without exploration, in `config.evaluation_env` if there is one.
+    def evaluate(
+        self, num_episodes: int | None = None, seed: int | None = None, *, explore: bool | None = None
+    ) -> dict[str, Any]:
+        """Play whole episodes with the policy in `config.evaluation_env`, or in the environment of training.
 
         Evaluation has its own random stream, so these are not episodes that training plays. An episode that does not
         end is cut at `config.evaluation_max_episode_steps`, with a line in the log.
@@ -312,6 +314,7 @@ class ActingAlgorithm:
         Args:
             num_episodes: episodes; None: `config.evaluation_num_episodes`.
             seed: the same seed and policy give the same episodes. None: the config's seed.
+            explore: act with exploration, as in training; None: `config.evaluation_explore`.
 
         Returns:
             `episode_return_mean`, `episode_return_min`, `episode_return_max`, `episode_len_mean` (in steps) and
@@ -338,6 +341,7 @@ class ActingAlgorithm:
         number = num_episodes or self.config.evaluation_num_episodes
         env_seed = self._env_seed("evaluation", seed)
         self._evaluation_policies.reseed(env_seed)
+        self._evaluation_policies.explore = self.config.evaluation_explore if explore is None else explore
         limit = self.config.evaluation_max_episode_steps
         found = evaluate(self._evaluator, num_episodes=number, seed=env_seed, max_steps=limit)
         results = {

@@ -1,4 +1,4 @@
-"""`plugrad eval`: the mean return of a trained policy, without exploration."""
+"""`plugrad eval`: the mean return of a trained policy."""
 
 import json
 from collections.abc import Mapping
@@ -32,6 +32,11 @@ from plugrad.rng_streams import stream
     metavar="N",
     help="Seed of the episodes; default: one that the run's evaluations do not use.",
 )
+@click.option(
+    "--explore/--greedy",
+    default=None,
+    help="Act as while training, or with the most probable actions; default: the run's evaluation_explore.",
+)
 @click.option("--backend", metavar="NAME", help="Another backend than the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @run_options
@@ -40,11 +45,12 @@ def evaluate(
     run: Path,
     episodes: int | None,
     seed: int | None,
+    explore: bool | None,
     backend: str | None,
     as_json: bool,
     choice: Choice,
 ) -> None:
-    """Print the mean return of whole episodes in which RUN's policy acts greedily.
+    """Print the mean return of whole episodes with RUN's policy.
 
     RUN is a run directory, whose best checkpoint is used, or a checkpoint. The best is that of the best mean return
     of the run's evaluations if it had any, else of training; --checkpoint last may be better. The same command gives
@@ -58,7 +64,7 @@ def evaluate(
         chosen = _words_of_checkpoint(run, path, algorithm)
         number = episodes or algorithm.config.evaluation_num_episodes
         with waiting(f"evaluating {number} episodes"):
-            found = algorithm.evaluate(num_episodes=episodes, seed=seed)
+            found = algorithm.evaluate(num_episodes=episodes, seed=seed, explore=explore)
         result = {"checkpoint": str(path), "policy": chosen, **found}
     finally:
         algorithm.stop()

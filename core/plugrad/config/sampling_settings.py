@@ -346,9 +346,10 @@ class SamplingSettings(FluentConfig):
         reason="an evaluation plays them all before it returns",
     )
     evaluation_max_episode_steps: int | None = field(100_000, section="evaluation", minimum=1)
+    evaluation_explore: bool = field(False, section="evaluation")
 
     def evaluation(self, **settings: Any) -> Self:
-        """Set when the policy is evaluated, without exploration.
+        """Set when and how the policy is evaluated.
 
         Args:
             evaluation_interval (int): iterations from one evaluation to the next. None: no evaluation. Default: `None`.
@@ -360,6 +361,9 @@ class SamplingSettings(FluentConfig):
             evaluation_max_episode_steps (int): steps after which an episode of an evaluation or recording is cut, if
                 the environment has not ended it: a policy that does not explore may run for ever. None: never.
                 Default: `100000`.
+            evaluation_explore (bool): act with exploration, as in training; else with the most probable actions. A
+                policy that has to be random, as in many games and in partly observed environments, is evaluated with
+                it. Default: `False`.
             **settings: all of these.
 
         Returns:

@@ -228,8 +228,8 @@ def of_evaluation(program: Program, arg: cst.Arg, line: int) -> list[cst.Arg]:
     pairs = _settings_in(arg.value)
     if pairs is None:
         text = (
-            "evaluation(evaluation_config=...) was deleted: evaluation acts without exploration, with the settings of "
-            "training; another environment is evaluation(evaluation_env=..., evaluation_env_config={...})"
+            "evaluation(evaluation_config=...) was deleted: evaluation has the settings of training; others are "
+            "evaluation(evaluation_explore=..., evaluation_env=..., evaluation_env_config={...})"
         )
         program.notes.add(line, text)
         return []
@@ -246,16 +246,11 @@ def of_evaluation(program: Program, arg: cst.Arg, line: int) -> list[cst.Arg]:
             else:
                 value = environments.as_keywords(program, env, value)
             found.append(arg.with_changes(keyword=cst.Name(f"evaluation_{name}"), value=value))
-        elif (name, code(value)) != ("explore", "False"):
-            text = (
-                f"evaluation(evaluation_config=...): {name}={ast.unparse(_expression(value))} was deleted: "
-            )
-            is_acting = name in ("explore", "exploration_config")
-            text += (
-                "evaluation acts without exploration"
-                if is_acting
-                else "evaluation has the settings of training"
-            )
+        elif name == "explore":
+            found.append(arg.with_changes(keyword=cst.Name("evaluation_explore"), value=value))
+        else:
+            written = ast.unparse(_expression(value))
+            text = f"evaluation(evaluation_config=...): {name}={written} was deleted: evaluation has the settings of training"
             program.notes.add(line, text)
     return found
 

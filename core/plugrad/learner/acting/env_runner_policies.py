@@ -86,7 +86,8 @@ class ModulePolicies:
 
     Args:
         present: returns the current learner.
-        explore: whether to sample actions from the distributions. Modules such as `RandomRLModule` draw also without.
+        explore: whether to sample actions from the distributions; may be changed. Modules such as `RandomRLModule` draw
+            also without.
         seed: seed of separate action streams; None: the learner's streams.
         normalizers: `{module_id: statistics}`, with which observations are normalised for a module.
     """
@@ -100,7 +101,7 @@ class ModulePolicies:
         normalizers: Normalizers | None = None,
     ) -> None:
         self._present = present
-        self._explore = explore
+        self.explore = explore
         self._seed = seed
         self._normalizers = normalizers or {}
         self._streams: dict[ModuleID, Any] = {}
@@ -183,7 +184,7 @@ class ModulePolicies:
         return learner.compute_actions(
             observations,
             module_id=module_id,
-            explore=self._explore,
+            explore=self.explore,
             state=state,
             rng=self._rng(module_id),
             values=False,
