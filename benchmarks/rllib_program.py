@@ -11,7 +11,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -62,9 +61,15 @@ def compare(options: argparse.Namespace) -> int:
         for program, python in (("original", options.peers), ("migrated", sys.executable)):
             settings = ("--iterations", options.iterations, "--lr", options.lr)
             curves[program].append(
-                run_alone(Path(__file__).name, "--run", program, "--seed", seed, *settings, core=None, python=python)
+                run_alone(
+                    Path(__file__).name, "--run", program, "--seed", seed, *settings, core=None, python=python
+                )
             )
-            print(f"{program}, seed {seed}: {curves[program][-1]['training'][-1]:.2f}", file=sys.stderr, flush=True)
+            print(
+                f"{program}, seed {seed}: {curves[program][-1]['training'][-1]:.2f}",
+                file=sys.stderr,
+                flush=True,
+            )
     rows = []
     for statistic in STATISTICS:
         found = {program: np.array([run[statistic] for run in runs]) for program, runs in curves.items()}
@@ -72,7 +77,9 @@ def compare(options: argparse.Namespace) -> int:
             each = {program: values[:, at - 1] for program, values in found.items()}
             gap, half = difference(each["migrated"], each["original"])
             shown = [f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" for values in each.values()]
-            rows.append([statistic, at, *shown, f"{gap:.2f} ± {half:.2f}", "differ" if abs(gap) > half else "agree"])
+            rows.append(
+                [statistic, at, *shown, f"{gap:.2f} ± {half:.2f}", "differ" if abs(gap) > half else "agree"]
+            )
     print(machine(), "\n")
     heads = ["statistic", "iteration", "RLlib", "plugrad", "difference, 95 %", f"{options.seeds} seeds"]
     print(table(heads, rows))
@@ -81,7 +88,7 @@ def compare(options: argparse.Namespace) -> int:
 
 def difference(one: Any, other: Any) -> tuple[float, float]:
     """The difference of two means, and half of its interval of 95 % (Welch 1947, with Satterthwaite's degrees)."""
-    from scipy.stats import t  # comes with jax
+    from scipy.stats import t  # type: ignore[import-untyped]  # comes with jax
 
     variances = [values.var(ddof=1) / len(values) for values in (one, other)]
     if not sum(variances):
@@ -99,9 +106,7 @@ def train(program: str, seed: int, iterations: int, lr: float) -> dict[str, list
         `{statistic: its value after each iteration}`.
     """
     module = load(program)
-    config = make(module, program).debugging(seed=seed)
-    config = config.training(lr=lr)
-    algorithm = config.build_algo()
+    algorithm = make(module, program).debugging(seed=seed).training(lr=lr).build_algo()
     curves: dict[str, list[float]] = {name: [] for name in STATISTICS}
     for _ in range(iterations):
         results = algorithm.train()
@@ -126,14 +131,11 @@ def make(module: ModuleType, program: str) -> Any:
     """The config of a program, with the environment that its last lines register."""
     meeting: Callable[..., Any] = module.Meeting
     if program == "original":
-        module.register_env("meeting", meeting)  # type: ignore[attr-defined]
-    else:
-        module.make_meeting = partial(_as_config, meeting)  # type: ignore[attr-defined]
+        module.register_env("meeting", meeting)
+        # plugrad's means are always over the last 20 episodes.
+        return module.make_config(LENGTH, WIDTH).reporting(metrics_num_episodes_for_smoothing=20)
+    module.make_meeting = lambda **config: meeting(config)  # type: ignore[attr-defined]
     return module.make_config(LENGTH, WIDTH)
-
-
-def _as_config(make_env: Callable[[dict[str, Any]], Any], **config: Any) -> Any:
-    return make_env(config)
 
 
 def look_up(results: Mapping[str, Any], path: tuple[str, ...]) -> Any:

@@ -64,7 +64,7 @@ class Same(gym.Env[Any, Any]):
 
 
 def test_an_evaluation_explores_if_it_is_told_to(tmp_path):
-    config = PPOConfig().environment(Same).framework("numpy")
+    config = PPOConfig().environment(Same).framework("numpy").debugging(seed=0)
     config = config.rl_module(model_config={"fcnet_hiddens": [2]}).evaluation(evaluation_num_episodes=4)
     config = config.training(train_batch_size=16, minibatch_size=None, num_epochs=1)
     greedy, exploring = (config.evaluation(evaluation_explore=each).build_algo() for each in (False, True))
@@ -88,7 +88,7 @@ def test_an_evaluation_explores_if_it_is_told_to(tmp_path):
 
     exploring.save_to_path(tmp_path / "run")
     for option, explores in (((), True), (("--explore",), True), (("--greedy",), False)):
-        found = json.loads(plugrad("eval", tmp_path / "run", "--json", *option, code=0).output)
+        found = json.loads(plugrad("eval", tmp_path / "run", "--json", "--trust", *option, code=0).output)
         least, most = found["episode_return_min"], found["episode_return_max"]
         assert (0 < least <= most < 10) if explores else least == most
 
