@@ -249,9 +249,8 @@ def of_evaluation(program: Program, arg: cst.Arg, line: int) -> list[cst.Arg]:
         elif name == "explore":
             found.append(arg.with_changes(keyword=cst.Name("evaluation_explore"), value=value))
         else:
-            written = ast.unparse(_expression(value))
-            text = f"evaluation(evaluation_config=...): {name}={written} was deleted: evaluation has the settings of training"
-            program.notes.add(line, text)
+            written = f"evaluation(evaluation_config=...): {name}={ast.unparse(_expression(value))}"
+            program.notes.add(line, f"{written} was deleted: evaluation has the settings of training")
     return found
 
 
