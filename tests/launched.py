@@ -2,7 +2,8 @@
 
     torchrun --nproc-per-node 3 tests/launched.py torch FOLDER plain
 
-Each process writes `FOLDER/RANK.npz`: its weights, and the results of its updates. What is done is the last argument.
+Each process does what the last arguments say, one after the other with a new group of learners each, and writes
+`FOLDER/WHAT/RANK.npz`: its weights, and the results of its updates.
 """
 
 import os
@@ -221,21 +222,30 @@ def trained(group: LearnerGroup) -> Any:
     return group.foreach_learner(weights)[0]
 
 
-def main() -> None:
-    backend, folder, what = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+def group_for(backend: str, what: str) -> LearnerGroup:
+    """The learners of all processes."""
     built = launched(backend)
     if what == "sequences":
         built = built.rl_module(model_config={"fcnet_hiddens": [4], "use_gru": True, "gru_cell_size": 4})
-    if "process group" in sys.argv:
+    return built.build_learner_group()
+
+
+def main() -> None:
+    backend, folder, *works = sys.argv[1:]
+    if "process group" in works:
         import torch
 
+        works.remove("process group")
         torch.distributed.init_process_group("gloo")
         ones = torch.ones(1)
         torch.distributed.all_reduce(ones)
-    with built.build_learner_group() as group:
-        rank = group.foreach_learner(lambda learner: learner.peers.rank)[0]
-        found = globals()[what](group, rank, folder)
-        np.savez(folder / f"{rank}.npz", **{"weights": trained(group), **found})
+    for what in works:
+        own = Path(folder, what)
+        own.mkdir(exist_ok=True)
+        with group_for(backend, what) as group:
+            rank = group.foreach_learner(lambda learner: learner.peers.rank)[0]
+            found = globals()[what](group, rank, own)
+            np.savez(own / f"{rank}.npz", **{"weights": trained(group), **found})
 
 
 if __name__ == "__main__":

@@ -21,13 +21,11 @@ TESTS = Path(launched.__file__).parent
 
 
 def started(
-    backend: str, folder: Path, *what: str, size: int = 3, absent: tuple[int, ...] = (), fails: bool = False
+    backend: str, folder: Path, what: str, absent: tuple[int, ...] = (), fails: bool = False
 ) -> list[Any]:
-    """What each process found, or said if it fails; started by variables as torchrun sets them."""
-    folder.mkdir(exist_ok=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    """What each of three processes found, or said if it fails; started by variables as torchrun sets them."""
+    size = 3
+    port = free_port()
     processes = []
     for rank in range(size):
         if rank in absent:
@@ -40,7 +38,7 @@ def started(
             "MASTER_PORT": str(port),
             "OMP_NUM_THREADS": "1",
         }
-        command = [sys.executable, str(TESTS / "launched.py"), backend, str(folder), *what]
+        command = [sys.executable, str(TESTS / "launched.py"), backend, str(folder), what]
         processes.append(
             subprocess.Popen(
                 command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -51,12 +49,18 @@ def started(
         assert all(each.returncode for each in processes)
         return said
     assert [each.returncode for each in processes] == [0] * len(processes), "\n".join(said)
-    return [load(folder, rank) for rank in range(size) if (folder / f"{rank}.npz").exists()]
+    return found_by_all(folder / what)
 
 
-def load(folder: Path, rank: int) -> dict[str, Any]:
-    with np.load(folder / f"{rank}.npz") as file:
-        return dict(file)
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def found_by_all(folder: Path) -> list[Any]:
+    return [dict(np.load(folder / name)) for name in sorted(os.listdir(folder)) if name.endswith(".npz")]
 
 
 def one_learner(backend: str, size: int, updates: int) -> Any:
@@ -77,7 +81,7 @@ def test_each_process_with_its_own_rows_is_one_learner_with_all(backend: str, tm
         assert [int(each[f"rows {n}"]) for n in range(launched.UPDATES)] == [
             sum(launched.NUMBERS)
         ] * launched.UPDATES
-    alone = LearnerGroup.from_checkpoint(tmp_path / "run")  # which no launcher has started
+    alone = LearnerGroup.from_checkpoint(tmp_path / "plain" / "run")  # which no launcher has started
     for update in range(2, launched.UPDATES):
         alone.update(launched.whole(update, 3))
     np.testing.assert_allclose(alone.foreach_learner(weights)[0], weights(one), rtol=0, atol=1e-6)
@@ -106,17 +110,6 @@ def test_the_verbs_of_each_process_are_those_of_one_learner_with_all_rows(troubl
         assert each["undone verb"]
 
 
-@pytest.mark.parametrize("what", ["sequences", "episodes"])
-def test_so_are_sequences_of_other_lengths_and_episodes_and_modules_in_another_order(
-    what: str, tmp_path: Path
-) -> None:
-    needs.backend("torch")
-    found = started("torch", tmp_path, what, size=2)
-    (one,) = started("torch", tmp_path / "one", what, size=1)
-    for each in found:
-        np.testing.assert_allclose(each["weights"], one["weights"], rtol=0, atol=1e-6)
-
-
 def test_an_error_is_raised_and_undone_in_all_and_what_cannot_be_mended_names_the_process(
     troubled: list[Any],
 ) -> None:
@@ -143,15 +136,44 @@ def test_a_process_that_never_came_is_named(tmp_path: Path) -> None:
     assert all("LearnerTimeoutError: learner 1 of 3 did not come within" in each for each in said)
 
 
-def test_torchrun_starts_them_also_where_the_program_has_a_process_group_of_its_own(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def by_torchrun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where two processes wrote what they found with one group of learners after the other."""
     needs.backend("torch")
+    folder = tmp_path_factory.mktemp("torchrun")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += [str(TESTS / "launched.py"), "torch", str(tmp_path), "plain", "process group"]
+    command += [str(TESTS / "launched.py"), "torch", str(folder), "process group"]
+    command += ["plain", "sequences", "episodes"]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_torchrun_starts_them_also_where_the_program_has_a_process_group_of_its_own(
+    by_torchrun: Path,
+) -> None:
     one = one_learner("torch", 2, launched.UPDATES)
-    for rank in range(2):
-        np.testing.assert_allclose(load(tmp_path, rank)["weights"], weights(one), rtol=0, atol=1e-6)
+    both = found_by_all(by_torchrun / "plain")
+    assert len(both) == 2
+    for each in both:
+        np.testing.assert_allclose(each["weights"], weights(one), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("what", ["sequences", "episodes"])
+def test_so_are_sequences_of_other_lengths_and_episodes_and_modules_in_another_order(
+    what: str, by_torchrun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of one process that is launched alone."""
+    place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    with launched.group_for("torch", what) as group:
+        found = getattr(launched, what)(group, 0, tmp_path)
+        one = {"weights": launched.trained(group), **found}
+    both = found_by_all(by_torchrun / what)
+    assert len(both) == 2
+    for each in both:
+        np.testing.assert_allclose(each["weights"], one["weights"], rtol=0, atol=1e-6)
 
 
 def test_the_program_of_the_page_runs_in_two_processes(tmp_path: Path) -> None:
