@@ -24,6 +24,7 @@ _ALWAYS_GAE = "delete it: advantages are always GAE's; training(lambda_=1.0) is 
 _NO_DISTRIBUTION = "delete it: DQN learns expected values, not distributions"
 _PREPARED = "delete it: observations and actions are always prepared"
 _WRAPPERS = "env_runners(env_wrappers=[...]) takes wrappers of the environment"
+_MAKES_ENVS = "delete it: this process makes an environment where it needs one"
 _EVALUATES_HERE = (
     "delete it: evaluation runs in this process, in environments of its own, between two iterations"
 )
@@ -31,6 +32,13 @@ _EPISODES_OF_EVALUATION = "evaluation(evaluation_num_episodes=...) counts episod
 _EXPLORATION = (
     "training explores, and evaluation if evaluation(evaluation_explore=True): as the action distribution says, DQN by "
     "training(epsilon=...), TD3 by training(exploration_noise=...)"
+)
+_OWN_FILES = "delete it: plugrad reads and writes files of its own, without Ray Data"
+_OF_RAY_DATA = (
+    *("input_read_method", "input_read_method_kwargs", "input_read_batch_size", "input_compress_columns"),
+    *("materialize_data", "materialize_mapped_data", "map_batches_kwargs", "iter_batches_kwargs"),
+    *("output_config", "output_compress_columns", "output_max_file_size"),
+    *("output_write_method", "output_write_method_kwargs"),
 )
 _NETWORKS = "rl_module(model_config=...) for the built-in networks, rl_module_spec= for your own"
 
@@ -101,6 +109,7 @@ INSTEAD = MappingProxyType(
         "use_circular_buffer": "training(circular_buffer_iterations_per_batch=1) learns from each batch once",
         "broadcast_interval": "delete it: weights are sent once per version",
         "input_read_episodes": "delete it: input_ names recorded episodes",
+        **dict.fromkeys(_OF_RAY_DATA, _OWN_FILES),
         "output_write_episodes": "delete it: whole episodes are written",
         "output_write_remaining_data": "delete it: what waits is written with each checkpoint and at the end",
         "dataset_num_iters_per_learner": "training(train_batch_size=...), the rows of one update",
@@ -111,6 +120,11 @@ INSTEAD = MappingProxyType(
             "are cut"
         ),
         "clip_actions": "delete it: actions of a Box are always clipped to its bounds",
+        "create_env_on_local_worker": _MAKES_ENVS,
+        "create_local_env_runner": _MAKES_ENVS,
+        "env_runner_cls": "delete it: plugrad samples one agent and many with env runners of its own",
+        "local_gpu_idx": 'delete it: framework(device="cuda:1") chooses a GPU',
+        "sample_timeout_s": "delete it: a fixed number of steps is sampled",
         "disable_env_checking": "delete it: environments are checked when they answer",
         "env_to_module_connector": (
             f"{_WRAPPERS}; env_runners(normalize_observations=True) and env_runners(frame_stack=4) are settings"
@@ -120,11 +134,12 @@ INSTEAD = MappingProxyType(
         "evaluation_duration": _EPISODES_OF_EVALUATION,
         "evaluation_duration_unit": _EPISODES_OF_EVALUATION,
         "evaluation_num_env_runners": _EVALUATES_HERE,
+        "evaluation_force_reset_envs_before_iteration": _EVALUATES_HERE,
         "evaluation_parallel_to_training": _EVALUATES_HERE,
         "exploration_config": _EXPLORATION,
         "explore": _EXPLORATION,
         "gym_env_vectorize_mode": "env_runners(vectorization_mode=...)",
-        "log_level": "set the level of Python's logging",
+        "log_level": "delete it: set the level of Python's logging",
         "metrics_num_episodes_for_smoothing": "delete it: means are over the last 20 episodes",
         "min_time_s_per_iteration": "reporting(min_sample_timesteps_per_iteration=...)",
         "module_to_env_connector": f"{_WRAPPERS}, which may change actions",
@@ -144,7 +159,7 @@ INSTEAD = MappingProxyType(
         "observation_filter": "env_runners(normalize_observations=True)",
         "policy_mapping_fn": "multi_agent(agent_to_module=...)",
         "random_seed": "debugging(seed=...)",
-        "render_env": "plugrad play RUN shows a trained policy",
+        "render_env": "delete it: plugrad play RUN shows a trained policy",
         # names of stable-baselines3
         "activation_fn": "rl_module(model_config={'fcnet_activation': 'relu'})",
         "batch_size": "training(minibatch_size=...)",

@@ -99,7 +99,7 @@ def run(folder: Path, text: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-LOG_LEVEL = "debugging(log_level=...) was deleted: set Python's logging (docs/from-rllib.md)"
+LOG_LEVEL = "debugging(log_level=...) was deleted: set the level of Python's logging (docs/from-rllib.md)"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from plugrad_rllib.migrate import connectors, policies
 from plugrad_rllib.migrate.code import code, name_of, string
 from plugrad_rllib.migrate.names import HERE
 from plugrad_rllib.migrate.program import Program
-from plugrad_rllib.migrate.settings import GONE, HALVED, MOVED, PER_LEARNER, REPLAY_BUFFERS
+from plugrad_rllib.migrate.settings import HALVED, MOVED, PER_LEARNER, REPLAY_BUFFERS
 
 _DELETE = "delete it: "
 _CONFIGS = frozenset(name for name in HERE if name.endswith("Config") and name != "AlgorithmConfig")
@@ -58,7 +58,7 @@ def _place(program: Program, section: str, name: str, arg: cst.Arg, line: int) -
         target, here = MOVED[section, name]
         return [(target, arg.with_changes(keyword=cst.Name(here)))]
     hint = hint_of(name)
-    gone = GONE.get(name) or (hint.removeprefix(_DELETE) if hint.startswith(_DELETE) else None)
+    gone = hint.removeprefix(_DELETE) if hint.startswith(_DELETE) else None
     if gone:
         program.notes.add(line, f"{section}({name}=...) was deleted: {gone}")
         return []

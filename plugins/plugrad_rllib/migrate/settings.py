@@ -67,23 +67,3 @@ REPLAY_BUFFERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """`{"type" of a replay_buffer_config: the same here}`."""
-
-GONE: Mapping[str, str] = MappingProxyType(
-    {
-        "create_env_on_local_worker": "this process makes an environment where it needs one",
-        "create_local_env_runner": "this process samples where there are no env runners",
-        "batch_mode": "whole and cut episodes are both used",
-        "disable_env_checking": "environments are checked when they answer",
-        "env_runner_cls": "plugrad samples agents alone and together with its own",
-        "local_gpu_idx": 'framework(device="cuda:1") chooses a GPU',
-        "evaluation_force_reset_envs_before_iteration": "evaluation has environments of its own",
-        "evaluation_num_env_runners": "evaluation runs in this process",
-        "evaluation_parallel_to_training": "evaluation runs between updates",
-        "log_level": "set Python's logging",
-        "num_cpus_per_env_runner": "env runners are processes",
-        "num_gpus_per_env_runner": "acting runs on the CPU",
-        "render_env": "plugrad play and plugrad video show a trained policy",
-        "sample_timeout_s": "a fixed number of steps is sampled",
-    }
-)
-"""Settings that go, and why."""
