@@ -124,10 +124,18 @@ class BackendProbe(Learner):
         """Of the weighted sum of the results, one for each float array, outside of any program."""
         return self._numpy(self._ask(self._no_rows)[1])
 
-    def run_program(self, mode: str) -> list[Array]:
-        """Values and then gradients, as float32, of one program that the backend makes in this mode."""
-        expected = [*self.values(), *self.gradients()]
-        outputs = [self._get_tensor_variable(np.zeros(each.shape, np.float32)) for each in expected]
+    def run_program(self, mode: str, alone: Sequence[Array] | None = None) -> list[Array]:
+        """Compute in one program that the backend makes.
+
+        Args:
+            mode: of the program.
+            alone: values and gradients outside of it, whose shapes are needed, if they have been computed before.
+
+        Returns:
+            Values and then gradients, as float32.
+        """
+        shapes = [each.shape for each in alone or [*self.values(), *self.gradients()]]
+        outputs = [self._get_tensor_variable(np.zeros(shape, np.float32)) for shape in shapes]
 
         def step(minibatch: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
             results, gradients = self._ask(minibatch[DEFAULT_MODULE_ID])

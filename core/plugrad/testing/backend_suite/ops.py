@@ -245,10 +245,9 @@ def test_stopped_gradient_is_none(backend: str) -> None:
     _compare("a stopped gradient", found / np.cos(1.0), np.asarray([3.0]), 1e-5, 0.0)
 
 
-@pytest.mark.parametrize("mode", ["none", "auto"])
-def test_every_op_is_the_same_in_a_program(backend: str, backend_info: BackendInfo, mode: str) -> None:
-    """All ops and their gradients as one program give what they give alone."""
-    requires(backend_info, Capability.COMPLETE_UPDATE)
+@cache
+def _all_ops(backend: str) -> tuple[BackendProbe, list[str], list[Array]]:
+    """A probe of all ops in one function, the names of its values and of its gradients, and what they are alone."""
     # Of the shapes of the test above: a framework that compiles each op has compiled them.
     given = [[_as("float32", x) for x in inputs(case.kinds, 3, 4, seed)] for seed, case in enumerate(SMOOTH)]
     ends = np.cumsum([0, *map(len, given)])
@@ -263,8 +262,15 @@ def test_every_op_is_the_same_in_a_program(backend: str, backend_info: BackendIn
         names += [case.name] * len(leaves(case.call(numpy_ops, *own)))
     for case, own in zip(SMOOTH, given, strict=True):
         names += [f"{case.name}, its gradient,"] * sum(x.dtype.kind == "f" for x in own)
-    expected = [*probe.values(), *probe.gradients()]
-    for name, want, got in zip(names, expected, probe.run_program(mode), strict=True):
+    return probe, names, [*probe.values(), *probe.gradients()]
+
+
+@pytest.mark.parametrize("mode", ["none", "auto"])
+def test_every_op_is_the_same_in_a_program(backend: str, backend_info: BackendInfo, mode: str) -> None:
+    """All ops and their gradients as one program give what they give alone."""
+    requires(backend_info, Capability.COMPLETE_UPDATE)
+    probe, names, expected = _all_ops(backend)
+    for name, want, got in zip(names, expected, probe.run_program(mode, expected), strict=True):
         _compare(f"{name} in {probe.update_mode}", got, want, 1e-5, 1e-5)
 
 

@@ -225,7 +225,8 @@ def test_two_learners_are_one(backend: str, backend_info: BackendInfo, mode: str
         requires(backend_info, Capability.COMPLETE_UPDATE)
     updates = 1 if mode == "none" else 2  # a program is used again
     settings: dict[str, Any] = {"minibatch_size": 7, "optimizer": {"type": "sgd"}, "lr": 0.1, "compile": mode}
-    alone, *two = (tiny_learner(backend, **settings) for _ in range(3))
+    alone = tiny_learner(backend, **{**settings, "compile": "none"})  # another program would say nothing more
+    two = [tiny_learner(backend, **settings) for _ in range(2)]
 
     def update(learner: Learner) -> None:
         for n in range(updates):
@@ -267,10 +268,10 @@ NUMBERS = (0, 1, 2)
 CLOCKS = ("time/",)
 
 
-def _learners(backend: str) -> list[Learner]:
+def _learners(backend: str, mode: str) -> list[Learner]:
     """Of different seeds and learning rates; minibatches are drawn at random."""
     settings: dict[str, Any] = {
-        "compile": "auto",
+        "compile": mode,
         "shuffle_batch_per_epoch": True,
         "num_epochs": 2,
         "grad_clip": 0.1,
@@ -318,7 +319,8 @@ def test_learners_in_one_program_are_each_what_they_are_alone(
 ) -> None:
     """Parameters and metrics, with different weights, learning rates, rows and numbers of them."""
     requires(backend_info, Capability.BATCHED_LEARNERS)
-    learners, alone = _learners(backend), _learners(backend)
+    # Alone they need no program: `test_updates_are_those_of_the_reference` compares the modes.
+    learners, alone = _learners(backend, "auto"), _learners(backend, "none")
     batch = ProgramBatch(len(learners))
     for learner in learners:
         batch.join(learner)
