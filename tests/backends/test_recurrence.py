@@ -22,6 +22,9 @@ pytestmark = pytest.mark.cross_product
 
 P = DEFAULT_MODULE_ID
 CELLS = 4
+STEPS = 3
+"""A program holds each step of each layer: compiling takes as long as there are many. Three have one in the middle."""
+LENGTHS = (3, 2, 1, 3, 3, 2)
 BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 MEMORIES = ("lstm", "gru")
 ACTIONS = {"discrete": gym.spaces.Discrete(2), "several": gym.spaces.MultiDiscrete([2, 3]), "box": BOX}
@@ -33,7 +36,7 @@ def config(backend: str, compile: str = "", actions: str = "discrete", **trainin
         "fcnet_hiddens": [4],
         f"use_{memory}": True,
         f"{memory}_cell_size": CELLS,
-        "max_seq_len": training.pop("steps", 5),
+        "max_seq_len": STEPS,
     }
     shared = training.pop("vf_share_layers", False)
     return (
@@ -45,14 +48,14 @@ def config(backend: str, compile: str = "", actions: str = "discrete", **trainin
 
 
 def batch(
-    learner: Learner, lengths=(5, 3, 1, 5, 4, 2), seed: int = 0, *, steps=5, garbage: float | None = None
+    learner: Learner, lengths=LENGTHS, seed: int = 0, *, garbage: float | None = None
 ) -> dict[str, object]:
-    """Sequences [B, steps, ...] as an old policy may have left them; `garbage` in the steps behind their ends."""
+    """Sequences [B, STEPS, ...] as an old policy may have left them; `garbage` in the steps behind their ends."""
     rng, lengths = np.random.default_rng(seed), np.array(lengths)
-    shape, space = (len(lengths), steps), learner.module[P].action_space
+    shape, space = (len(lengths), STEPS), learner.module[P].action_space
     inputs = learner.module[P].get_train_action_dist_cls().input_dim
     space.seed(seed)
-    sampled = [space.sample() for _ in range(shape[0] * steps)]
+    sampled = [space.sample() for _ in range(shape[0] * STEPS)]
     columns = {
         Columns.OBS: rng.normal(size=(*shape, 3)),
         Columns.ACTIONS: np.reshape(sampled, (*shape, *space.shape)),
@@ -65,7 +68,7 @@ def batch(
         name: values.astype(np.float32) if values.dtype.kind == "f" else values
         for name, values in columns.items()
     }
-    hidden = np.arange(steps) >= lengths[:, None]
+    hidden = np.arange(STEPS) >= lengths[:, None]
     for name, values in columns.items():
         values[hidden] = 0 if garbage is None or name == Columns.ACTIONS else garbage
     states = learner.module[P].get_initial_state()
@@ -116,28 +119,28 @@ def test_an_update_is_that_of_finite_differences(backend, actions, memory):
     expected = updated_by_finite_differences(actions, memory)
     assert largest_difference(expected, start) > 1e-3
     assert largest_difference(learner.get_weights()[P], expected) < 1e-6
-    assert results[P]["num_module_steps_trained"] == 20
+    assert results[P]["num_module_steps_trained"] == sum(LENGTHS)
 
 
-FEW: dict[str, Any] = {"steps": 3, "vf_share_layers": True}
-"""A program holds each step of each layer: compiling takes as long as there are many."""
+SHARED: dict[str, Any] = {"vf_share_layers": True}
+"""One memory in place of two: half of the time of compiling."""
 
 
 @pytest.mark.cross_product  # seconds of compilation on each backend
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_compiled_update_gives_the_numbers_of_the_plain_one(backend, memory):
     plain, compiled = (
-        config(backend, compile, memory=memory, **FEW).build_learner()
+        config(backend, compile, memory=memory, **SHARED).build_learner()
         for compile in ("none", "complete_update")
     )
     for learner in (plain, compiled):
-        learner.update(batch(learner, (3, 2, 1, 3, 3, 2), steps=3))
+        learner.update(batch(learner))
     assert compiled.update_mode.startswith("complete_update")
     np.testing.assert_allclose(weights_of(compiled), weights_of(plain), rtol=0, atol=2e-6)
 
 
 def test_minibatches_of_sequences_accumulate(backend):
-    chosen = {"num_epochs": 1, "minibatch_size": None, "optimizer": {"type": "sgd"}}
+    chosen = {"num_epochs": 1, "minibatch_size": None, "optimizer": {"type": "sgd"}, **SHARED}
     whole, parts = (
         config(backend, **chosen).build_learner(),
         config(backend, accumulate=2, **chosen).build_learner(),
@@ -158,13 +161,13 @@ class CountsTraces(Learner):
 
 
 def test_a_changing_number_of_sequences_is_compiled_once_per_power_of_two(backend):
-    chosen = config(backend, "complete_update", num_epochs=1, **FEW).learners(learner_class=CountsTraces)
-    compiled, plain = chosen.build_learner(), config(backend, "none", num_epochs=1, **FEW).build_learner()
+    chosen = config(backend, "complete_update", num_epochs=1, **SHARED).learners(learner_class=CountsTraces)
+    compiled, plain = chosen.build_learner(), config(backend, "none", num_epochs=1, **SHARED).build_learner()
     traces = []
     for n in range(5):
         lengths = [3, 2, 3, 1, 3, 2][: 3 + n % 3] * 5
         for learner in (compiled, plain):
-            learner.update(batch(learner, lengths, seed=n, steps=3))
+            learner.update(batch(learner, lengths, seed=n))
         traces.append(compiled.traces)
     assert traces[1] <= 3  # 15 and 20 sequences, and a second look at the first loss for broadcasts
     assert traces[1:] == traces[1:2] * 4
@@ -191,14 +194,14 @@ def after_update(backend: str, given, memory: str = "lstm") -> tuple[np.ndarray,
 
 @settings(max_examples=10)
 @given(
-    lengths=st.lists(st.integers(1, 5), min_size=6, max_size=6),
+    lengths=st.lists(st.integers(1, STEPS), min_size=6, max_size=6),
     garbage=st.sampled_from([1e30, -3.5, float("nan"), float("inf")]),
 )
 def test_what_lies_behind_the_ends_changes_no_number(backend, lengths, garbage):
     learner, _ = whole_batch(backend)
     weights, results = after_update(backend, batch(learner, lengths))
     dirty = batch(learner, lengths, garbage=garbage)
-    dirty[Columns.ACTIONS][np.arange(5) >= np.array(lengths)[:, None]] = 99
+    dirty[Columns.ACTIONS][np.arange(STEPS) >= np.array(lengths)[:, None]] = 99
     found, found_results = after_update(backend, dirty)
     np.testing.assert_array_equal(found, weights)
     assert found_results == results
@@ -208,8 +211,8 @@ def test_what_lies_behind_the_ends_changes_no_number(backend, lengths, garbage):
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_sequence_that_is_hidden_as_a_whole_changes_no_number(backend, memory):
     learner, _ = whole_batch(backend, memory)
-    given, more = batch(learner), batch(learner, (5, 3, 1, 5, 4, 2, 5))
-    mask = np.ones((7, 5))
+    given, more = batch(learner), batch(learner, (*LENGTHS, STEPS))
+    mask = np.ones((7, STEPS))
     mask[3] = 0.0
     for name, values in more.items():
         if name == Columns.STATE_IN:
@@ -259,11 +262,11 @@ def test_a_users_recurrent_module_trains_on_a_users_batch(backend, compile):
     start = weights_of(learner)
     results = learner.update(batch(learner))
     assert np.isfinite(results[P]["total_loss"])
-    assert results[P]["num_module_steps_trained"] == 20
+    assert results[P]["num_module_steps_trained"] == sum(LENGTHS)
     assert (weights_of(learner) != start).mean() > 0.9
     for wrong, words in (
         ({Columns.OBS: np.zeros((6, 3))}, r"'obs': expected shape \[B, T, 3\], found shape \[6, 3\]"),
-        ({Columns.SEQ_LENS: np.full(6, 6)}, "'seq_lens': expected lengths from 0 to the 5 steps"),
+        ({Columns.SEQ_LENS: np.full(6, 6)}, "'seq_lens': expected lengths from 0 to the 3 steps"),
         ({Columns.VALUE_TARGETS: np.zeros((6, 4))}, "'value_targets': expected one number per row"),
         ({Columns.STATE_IN: {}}, "'state_in': expected by the forward pass"),
     ):
@@ -273,7 +276,7 @@ def test_a_users_recurrent_module_trains_on_a_users_batch(backend, compile):
 
 @pytest.mark.parametrize("memory", ["own", *MEMORIES])
 def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(backend, memory, tmp_path):
-    own, model = memory == "own", {"fcnet_hiddens": [8], "max_seq_len": 10}
+    own, model = memory == "own", {"fcnet_hiddens": [8], "max_seq_len": 4}
     model |= {} if own else {f"use_{memory}": True, f"{memory}_cell_size": 8}
     spec = RLModuleSpec(module_class=own_module(backend) if own else None, model_config=model)
     chosen = (
