@@ -17,7 +17,7 @@ NOT_DECLARED = {
 }
 """Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
 NOT_TAKEN = {
-    **dict.fromkeys(("dqn", "qrdqn"), "continuous"),
+    **dict.fromkeys(("dqn", "pqn", "qrdqn"), "continuous"),
     **dict.fromkeys(("td3", "tqc", "cql", "iql"), "discrete"),
 }
 """Actions that an algorithm does not take."""

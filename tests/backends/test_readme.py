@@ -20,6 +20,7 @@ ALGORITHMS = {
     "bc": "behaviour cloning, from `plugrad record` and from Minari",
     "marwil": "MARWIL: imitation that weighs advantages, from the same data",
     "dqn": "DQN: double, dueling, n-step, prioritised replay",
+    "pqn": "PQN: Q-learning on what many environments sample, without replay or target network",
     "qrdqn": "QR-DQN: DQN with quantiles of the returns",
     "rnd": "RND: PPO with a bonus for what a predictor does not know yet",
     "sac": "SAC: a learned temperature, continuous and discrete actions",

@@ -36,6 +36,7 @@ BUILDS_ON = {
     "plugrad_bc": "plugrad_offline",
     "plugrad_offline": "plugrad_sac",
     "plugrad_impala": "plugrad_ppo",
+    "plugrad_pqn": "plugrad_dqn",
     "plugrad_qrdqn": "plugrad_dqn",
     "plugrad_rnd": "plugrad_ppo",
     "plugrad_tqc": "plugrad_sac",

@@ -16,14 +16,14 @@ from plugrad.networks.layers import ACTIVATIONS
 
 PAGE = Path(__file__).parents[2] / "docs/networks.md"
 ALGORITHMS = sorted(record.name for record in list_plugins() if record.kind == "algorithm")
-WITHOUT_MEMORY = ("cql", "dqn", "iql", "qrdqn", "rnd", "sac", "td3", "tqc")
+WITHOUT_MEMORY = ("cql", "dqn", "iql", "pqn", "qrdqn", "rnd", "sac", "td3", "tqc")
 BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
 def build(algorithm: str, **model: Any) -> Any:
     """A learner on the numpy backend; DQN's actions are discrete, all others' are a Box."""
     config = get_algorithm(algorithm)().framework("numpy").rl_module(model_config=model)
-    actions = gym.spaces.Discrete(2) if algorithm in ("dqn", "qrdqn") else BOX
+    actions = gym.spaces.Discrete(2) if algorithm in ("dqn", "pqn", "qrdqn") else BOX
     return config.environment(observation_space=BOX, action_space=actions).build_learner()
 
 

@@ -106,7 +106,7 @@ def test_the_policy_of_every_algorithm_is_saved_without_what_only_training_needs
     tmp_path: Path, name: str, image: bool
 ) -> None:
     observed = Box(0, 255, (20, 20, 1), np.uint8) if image else Box(-1.0, 1.0, (3,))
-    told = Discrete(3) if name in ("dqn", "qrdqn", "bc") else Box(-1.0, 1.0, (2,), np.float32)
+    told = Discrete(3) if name in ("dqn", "pqn", "qrdqn", "bc") else Box(-1.0, 1.0, (2,), np.float32)
     model = {"fcnet_hiddens": [4], "conv_filters": [[2, 4, 4]] if image else []}
     some = plugrad.get_algorithm(name)().framework("numpy").rl_module(model_config=model).debugging(seed=0)
     learner = some.environment(observation_space=observed, action_space=told).build_learner()

@@ -22,6 +22,7 @@ OURS = (
     "plugrad_offline",
     "plugrad_bc",
     "plugrad_impala",
+    "plugrad_pqn",
     "plugrad_qrdqn",
     "plugrad_rnd",
     "plugrad_tqc",

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.cross_product("algorithm", part=6)  # tasks, backends a
         "bc",
         "marwil",
         "dqn",
+        "pqn",
         "qrdqn",
         "rnd",
         "sac",
@@ -62,6 +63,7 @@ def learning_config(algorithm: str, learning_config: AlgorithmConfig) -> Algorit
     more = {
         "appo": {"target_network_update_freq": 0.5, "vf_loss_coeff": 0.5},
         "dqn": {"epsilon": 0.1, "target_network_update_freq": 100},
+        "pqn": {"epsilon": 0.1},
         "qrdqn": {"epsilon": 0.1, "target_network_update_freq": 100, "num_quantiles": 5},
         "rnd": {"rnd_hiddens": [3], "rnd_features": 2, "rnd_coeff": 0.1},
         "sac": {"initial_alpha": 0.1},
