@@ -1,25 +1,20 @@
 """How much work Python does, counted in calls: a slow or busy machine changes nothing of it."""
 
 import gc
-import sys
-from collections import Counter
 from collections.abc import Callable
-from types import FrameType
+from cProfile import Profile
+from types import CodeType
 from typing import Any
 
 
-def calls_of(work: Callable[[], Any]) -> tuple[Any, Counter[str]]:
-    """What a function returns, and how often it called each Python function, by "module.name"."""
-    found: Counter[str] = Counter()
-
-    def count(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            found[f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"] += 1
-
+def calls_of(work: Callable[[], Any]) -> tuple[Any, int]:
+    """What a function returns, and how many Python functions were called, counted in C: a count costs little time."""
+    profile = Profile(builtins=False)
     gc.disable()  # hypothesis listens to collections
-    sys.setprofile(count)
+    profile.enable()
     try:
-        return work(), found
+        found = work()
     finally:
-        sys.setprofile(None)
+        profile.disable()
         gc.enable()
+    return found, sum(each.callcount for each in profile.getstats() if isinstance(each.code, CodeType))

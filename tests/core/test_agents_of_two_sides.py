@@ -121,6 +121,7 @@ def ppo(env: Any, **settings: Any) -> PPOConfig:
     config = PPOConfig().framework("numpy").debugging(seed=0).environment(env, **settings)
     config = config.rl_module(model_config={"fcnet_hiddens": [1]})
     config = config.multi_agent(policies=["one", "two"], agent_to_module=MODULES)
+    config = config.env_runners(num_envs_per_env_runner=2)
     return config.training(train_batch_size=8, minibatch_size=None, num_epochs=1)
 
 

@@ -100,7 +100,7 @@ def run(case: Case, folder: Path) -> dict[str, Any]:
         "name": case.name,
         "door": case.door,
         "said": said,
-        "calls": calls.total(),
+        "calls": calls,
         "bytes": memory,
         "ran": ran,
     }

@@ -3,9 +3,10 @@
 import os
 import platform
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import PackageNotFoundError, version
 
 from plugrad.hooks.plugin_records import list_plugins
+from plugrad.importing.names import owners_of_packages
 
 
 def usable_cpus() -> int:
@@ -19,7 +20,7 @@ def version_of(name: str) -> str:
     """The version of a distribution, or of the first that brings a module of the name; it is not imported."""
     with suppress(PackageNotFoundError):
         return version(name)
-    owners = packages_distributions().get(name)
+    owners = owners_of_packages().get(name)
     return version(owners[0]) if owners else "unknown version"
 
 

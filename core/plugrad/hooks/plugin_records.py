@@ -65,14 +65,24 @@ def needed(owner: Distribution, plugin: str) -> tuple[tuple[str, ...], tuple[str
         extras = owner.metadata.get_all("Provides-Extra") or []
         variants = sorted(each for each in extras if each.startswith(f"{plugin}-"))
         return of_extra, tuple(f"{owner.name}[{extra}]" for extra in (plugin, *variants))
-    known = {"plugrad", *map(_normalised, _requirements(distribution("plugrad")))}
-    plain = tuple(each for each in _requirements(owner) if _normalised(each) not in known)
+    plain = tuple(each for each in _requirements(owner) if _normalised(each) not in _of_plugrad())
     return plain, (owner.name,) if plain else ()
+
+
+@cache
+def _of_plugrad() -> frozenset[str]:
+    return frozenset({"plugrad", *map(_normalised, _requirements(distribution("plugrad")))})
+
+
+# Cached: importlib parses all metadata, the description as well, each time that it is asked.
+@cache
+def _requires(owner: Distribution) -> tuple[str, ...]:
+    return tuple(owner.requires or ())
 
 
 def _requirements(owner: Distribution, extra: str | None = None) -> tuple[str, ...]:
     """The requirements of an extra, or the unconditional ones."""
-    lines = [each.partition(";") for each in owner.requires or ()]
+    lines = [each.partition(";") for each in _requires(owner)]
     marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra or "")}['"]""")
     wanted = [line for line, _, marker in lines if (marked.search(marker) if extra else not marker)]
     return tuple(re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0] for line in wanted)

@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from plugrad.importing.names import owners_of_packages
 
 
 class MissingName(Exception):
@@ -113,5 +115,5 @@ def _version_of(framework: str) -> str:
     try:
         return version(framework)
     except PackageNotFoundError:
-        owners = packages_distributions().get(framework)
+        owners = owners_of_packages().get(framework)
         return version(owners[0]) if owners else "of an unknown version"

@@ -10,7 +10,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import distributions, packages_distributions
@@ -237,12 +237,13 @@ def _site_folders() -> frozenset[Path]:
 
 def _is_distributed(package: str, places: list[str]) -> bool:
     """Whether a distribution lists the package as its own, or an editable installation has it in its folder."""
-    return package in _packages() or _are_inside(places, _editable_folders())
+    return package in owners_of_packages() or _are_inside(places, _editable_folders())
 
 
 @cache
-def _packages() -> frozenset[str]:
-    return frozenset(packages_distributions())
+def owners_of_packages() -> Mapping[str, list[str]]:
+    """`{package: the distributions that bring it}`; looked up once, because it asks for each file that is installed."""
+    return packages_distributions()
 
 
 @cache
