@@ -1,4 +1,4 @@
-"""PPO on LunarLander-v3 with the settings of rl-zoo. Install: python -m pip install ".[box2d]"."""
+"""PPO on LunarLander-v3 with the settings of rl-zoo. Install: python -m pip install "plugrad[box2d]"."""
 
 import click
 

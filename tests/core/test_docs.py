@@ -102,6 +102,15 @@ def test_relative_links_point_to_files(path):
     assert [target for target in local if not (path.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("path", [*LINKED_PAGES, *ROOT.glob("examples/*.py")], ids=lambda path: path.name)
+def test_an_extra_is_installed_by_one_command_in_any_folder(path):
+    """`plugrad[plot]`, as errors say: pip takes the installed plugrad. Only its first install is that of the clone."""
+    of_the_clone = [line for line in path.read_text().splitlines() if re.search(r'"\.\[(?!test\])', line)]
+    assert [
+        line for line in of_the_clone if "-c constraints.txt" not in line and path.stem != "CONTRIBUTING"
+    ] == []
+
+
 def shown(page: str) -> list[tuple[str, str]]:
     """`(file, text)` of every block that a page shows under a file's name."""
     text = (ROOT / "docs" / page).read_text()

@@ -53,6 +53,13 @@ class NoWindow(Window):
         return self.frame
 
 
+class Blind(Window):
+    """Takes no arguments, so it cannot be asked for frames."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
@@ -60,7 +67,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         name: tiny_run(
             folder / name, "--stop-timesteps=16", f"--environment.env={Path(__file__).stem}:{name}"
         )
-        for name in ("Window", "NoWindow")
+        for name in ("Window", "NoWindow", "Blind")
     }
 
 
@@ -112,3 +119,12 @@ def test_an_environment_without_a_window_is_refused_with_what_to_type(runs: dict
         "has no render mode 'human'; it has: rgb_array. Film it: plugrad play RUN --video FILE.gif"
         in refused.output
     )
+
+
+def test_a_film_of_an_environment_that_takes_no_render_mode_says_what_to_write(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    needs.extra("PIL.Image")
+    refused = plugrad("play", runs["Blind"], "--video", tmp_path / "film.gif", "--trust")
+    assert refused.exit_code == 2
+    assert "render_mode='rgb_array': take render_mode in __init__, write render()" in refused.stderr

@@ -112,7 +112,7 @@ def program(tmp_path: Path) -> Path:
 def test_a_rewritten_program_trains_with_the_settings_that_it_had(program: Path, tmp_path: Path) -> None:
     needs.backend("torch")
     done = migrate(program, "--out", tmp_path / "new")
-    assert named(done) == [f"{program}:26: {LOG_LEVEL}"]
+    assert named(done) == [f"{program}:36: {LOG_LEVEL}"]
     text = (tmp_path / "new" / "program.py").read_text()
     assert not re.search(r"\bray\b", text)
     assert "# a comment that stays" in text

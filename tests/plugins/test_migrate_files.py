@@ -71,6 +71,17 @@ def test_two_files_of_one_name_are_not_written_over_each_other(tmp_path: Path) -
     }
 
 
+def test_what_was_mended_by_hand_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_bytes(THEIRS)
+    for _ in range(2):
+        migrate(tmp_path / "old.py", "--out", tmp_path / "new")
+    mended = tmp_path / "new/old.py"
+    mended.write_bytes(OURS + b"config.build_algo()\n")
+    refused = migrate(tmp_path / "old.py", "--out", tmp_path / "new", code=1)
+    assert f"{mended} is there already and differs: it stays as it is" in refused.stderr
+    assert mended.read_bytes() == OURS + b"config.build_algo()\n"
+
+
 # --- a stranger's folder ----------------------------------------------------------------------------------------------
 
 

@@ -138,7 +138,15 @@ class _FilmedAgents:
 
 def _create_rendered_env(source: EnvSource, env_config: Mapping[str, Any]) -> Any:
     """Make an environment with one agent or with many."""
-    env = make_named(source, dict(env_config), gym.make)
+    try:
+        env = make_named(source, dict(env_config), gym.make)
+    except ConfigError as error:
+        if isinstance(error.__cause__, TypeError):
+            mode = env_config["render_mode"]
+            error.add_note(
+                f"To be shown, it is made with render_mode={mode!r}: take render_mode in __init__, write render()"
+            )
+        raise
     if has_many_agents(env):
         return env
     return env if isinstance(env, gym.Env) else create_env(source, env_config)

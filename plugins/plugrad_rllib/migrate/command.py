@@ -70,6 +70,7 @@ def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle
             named.add((path, note.line))
         if out is not None:
             with disk_errors("write", out / place):
+                _keep_what_was_mended(out / place, text.encode(encoding))
                 replace_file(out / place, text.encode(encoding), within=out)
         elif write and text != source:
             with disk_errors("write", path):
@@ -97,6 +98,14 @@ def _refuse_one_place_for_two(files: Sequence[tuple[Path, Path]], out: Path) -> 
             raise click.UsageError(
                 f"{other} and {path} would both be {out / place}: give the folder that both are in, or one of them"
             )
+
+
+def _keep_what_was_mended(target: Path, new: bytes) -> None:
+    """Refuse to write over a program that differs: the lines that need a look are mended by hand."""
+    if target.is_file() and not target.is_symlink() and target.read_bytes() != new:
+        raise PlugradError(
+            f"{target} is there already and differs: it stays as it is. Remove it, or choose another --out"
+        )
 
 
 def _tell_what_is_left(path: Path, why: str) -> None:

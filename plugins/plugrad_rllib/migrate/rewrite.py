@@ -102,8 +102,11 @@ class _Rewriter(cst.CSTTransformer):
         self.program = program
 
     def line(self, node: cst.CSTNode) -> int:
-        """The line of a node of the program as it was."""
-        return int(self.get_metadata(PositionProvider, node).start.line)
+        """The line of a node of the program as it was; of a method's call in a chain, that of the method's name."""
+        named = (
+            node.func.attr if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else node
+        )
+        return int(self.get_metadata(PositionProvider, named).start.line)
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         """Leave the names of imports alone; see libcst."""
