@@ -7,7 +7,7 @@ and flat vectors; RLModules), `differentiation` (gradients, and their sums over 
 program), `optimizers` (users' own), `versions` (names of the framework that are not public), `learner`, `testing`
 (fixtures of `plugrad.testing.backend_suite`).
 
-JAX's own: `conversion` (batches as tensors); `layers` (layers of `flax.nnx` in a module); `devices`;
+JAX's own: `conversion` (batches as tensors); `layers` (layers of `flax.nnx` in a module); `devices`; `sharding`;
 `compilation_cache` (programs on disk); `batched_program` (many learners as one).
 """
 

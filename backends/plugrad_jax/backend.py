@@ -26,6 +26,7 @@ from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_jax import compilation_cache, conversion, devices
 from plugrad_jax.batched_program import batch_program
+from plugrad_jax.devices import mesh_of
 from plugrad_jax.differentiation import compute_gradients, differentiate, hvp, jvp, reduce_gradients
 from plugrad_jax.module import JaxModel, JaxNetwork, JaxRLModule
 from plugrad_jax.optimizers import (
@@ -35,6 +36,12 @@ from plugrad_jax.optimizers import (
     wrap_optimizer,
 )
 from plugrad_jax.program import compile_update
+from plugrad_jax.sharding import (
+    ShardedParameters,
+    ShardedVariable,
+    can_be_divided,
+    check_can_be_sharded,
+)
 from plugrad_jax.variables import FlatParameters, TensorVariable, Weight
 
 __all__ = [
@@ -74,6 +81,7 @@ def backend_info() -> BackendInfo:
         packages=("flax", "optax"),
         contract_version=2,
         device_aliases=devices.aliases(),
+        device_groups=devices.groups(),
         host_devices=devices.in_host_memory(),
         module_class=JaxRLModule,
     )
@@ -92,7 +100,8 @@ def ops(learner: LearnerProtocol) -> Ops:
 @hookimpl
 def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None) -> Variable:
     """See `BackendSpec.get_tensor_variable`: a variable that holds an array on the learner's device."""
-    return TensorVariable(value, dtype, learner.device)
+    variable_class = ShardedVariable if can_be_divided(value, learner.device) else TensorVariable
+    return variable_class(value, dtype, learner.device)
 
 
 @hookimpl
@@ -170,6 +179,9 @@ def flatten_parameters(learner: LearnerProtocol, params: Sequence[Weight]) -> Fl
     """See `GradientSpec.flatten_parameters`: the vector is concatenated from the weights."""
     refs = [learner.get_param_ref(param) for param in params]
     check_float32(refs, params)
+    if mesh_of(learner.device) is not None:
+        check_can_be_sharded(learner, params)
+        return ShardedParameters(refs, params, functional_call_by_ref(learner, refs, params))
     return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
 
 

@@ -2,6 +2,9 @@
 
 An array on the learner's device is *committed* to it, so that JAX computes there with all that it meets. Where the
 process has one CPU only, nothing needs to be placed.
+
+With `sharding="fsdp"` the learner's device is a *group*: all devices of a kind, such as "cpu:0-7". An array is on each
+of them, or `plugrad_jax.sharding` has divided it.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,6 +38,39 @@ def _name(device: Any) -> str:
     return f"{platform}:{device.id}"
 
 
+@cache
+def groups() -> dict[str, str]:
+    """The name of the group that each device belongs to, such as "cpu:0-7"; a device alone belongs to none."""
+    found = find()
+    kinds = {name: name.partition(":")[0] for name in found}
+    numbers = {
+        kind: [found[name].id for name in found if kinds[name] == kind]
+        for kind in dict.fromkeys(kinds.values())
+    }
+    return {
+        name: f"{kind}:{min(numbers[kind])}-{max(numbers[kind])}"
+        for name, kind in kinds.items()
+        if len(numbers[kind]) > 1
+    }
+
+
+@cache
+def mesh_of(name: str | None) -> jax.sharding.Mesh | None:
+    """The devices of a group, in a row; None for a device."""
+    members = [device for each, device in find().items() if groups().get(each) == name]
+    return jax.sharding.Mesh(members, (AXIS,)) if members else None
+
+
+AXIS = "devices"
+"""The one axis of a group."""
+
+
+def num_devices(name: str | None) -> int:
+    """Of a group; 1 for a device."""
+    mesh = mesh_of(name)
+    return 1 if mesh is None else mesh.size
+
+
 def aliases() -> dict[str, str]:
     """Other names: JAX's word for the platform, such as "gpu:0" for "cuda:0", and "gpu" and "cuda" for the first."""
     found: dict[str, str] = {}
@@ -47,23 +83,29 @@ def aliases() -> dict[str, str]:
 
 def in_host_memory() -> list[str]:
     """The CPUs."""
-    return [name for name, device in find().items() if device.platform == "cpu"]
+    cpus = [name for name, device in find().items() if device.platform == "cpu"]
+    return [*cpus, *{groups()[name]: None for name in cpus if name in groups()}]
 
 
 def placement(name: str | None) -> Any:
     """The device that arrays must be put on; None where the process has one CPU only, or for None."""
     found = find()
-    return None if name is None or list(found) == ["cpu"] else found[name]
+    return None if name is None or list(found) == ["cpu"] else found[_first_of(name)]
+
+
+def _first_of(name: str) -> str:
+    """A device; the first of a group."""
+    return next((device for device, group in groups().items() if group == name), name)
 
 
 def platform_of(name: str | None) -> str:
     """Such as "cpu" or "gpu"; that of the process if `name` is None."""
-    platform: str = jax.default_backend() if name is None else find()[name].platform
+    platform: str = jax.default_backend() if name is None else find()[_first_of(name)].platform
     return platform
 
 
 def put(x: Any, name: str | None) -> Any:
-    """An array on a device; it stays as it is while a program is traced, or where there is only one CPU.
+    """An array on a device, or on each of a group; it stays as it is while a program is traced, or on an only CPU.
 
     Args:
         x: numpy array, or tensor.
@@ -72,14 +114,17 @@ def put(x: Any, name: str | None) -> Any:
     device = placement(name)
     if device is None or isinstance(x, jax.core.Tracer):
         return x
+    if (mesh := mesh_of(name)) is not None:
+        on_each = jax.sharding.PartitionSpec()  # type: ignore[no-untyped-call]
+        return jax.device_put(x, jax.sharding.NamedSharding(mesh, on_each))
     is_there = isinstance(x, jax.Array) and x.committed and x.devices() == {device}
     return x if is_there else jax.device_put(x, device)
 
 
 def compiled(function: Callable[..., Any], name: str | None) -> Any:
-    """`jax.jit` of a function whose arguments and results are on a device."""
+    """`jax.jit` of a function whose arguments and results are on a device; those of a group say themselves where."""
     device = placement(name)
-    if device is None:
+    if device is None or mesh_of(name) is not None:
         return jax.jit(function)
     place = jax.sharding.SingleDeviceSharding(device)
     return jax.jit(function, in_shardings=place, out_shardings=place)

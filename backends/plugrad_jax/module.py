@@ -12,7 +12,8 @@ from plugrad.ops import Ops
 from plugrad.rl_module import LoweredColumns, NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array, Tensor
 from plugrad_jax import ops
-from plugrad_jax.devices import computing_on, ops_on
+from plugrad_jax.devices import computing_on, mesh_of, ops_on
+from plugrad_jax.sharding import ShardedWeight
 from plugrad_jax.variables import TensorVariable, Weight
 
 
@@ -151,7 +152,8 @@ class JaxNetwork(NetworkModule, JaxRLModule, has_modes=False):
     ) -> None:
         super().__init__(**spec.arguments())
         self.network = network
-        self._weights = {name: Weight(array, device=device) for name, array in weights.items()}
+        weight_class = Weight if mesh_of(device) is None else ShardedWeight
+        self._weights = {name: weight_class(array, device=device) for name, array in weights.items()}
         self.move_to(device)
 
     def named_state(self) -> dict[str, TensorVariable]:

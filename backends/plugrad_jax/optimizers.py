@@ -10,14 +10,14 @@ import jax
 import numpy as np
 
 from plugrad import LearnerProtocol
-from plugrad.errors import OptimizerError
+from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable
 from plugrad.hooks.backend_helpers import check_is_optimizer, check_params
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad_jax import ops
-from plugrad_jax.devices import computing_on
+from plugrad_jax.devices import computing_on, mesh_of
 from plugrad_jax.variables import FlatParameters, TensorVariable, Weight, with_keys, without_keys
 
 RATE = "learning_rate"
@@ -138,6 +138,12 @@ def check_registered_optimizer(learner: LearnerProtocol, optimizer: Any, params:
     if not _is_of_optax(optimizer):
         check_is_optimizer(optimizer, "optax.GradientTransformation")
         return
+    if mesh_of(learner.device) is not None:
+        raise ConfigError(
+            f"sharding={learner.config.sharding!r}: an optimizer of optax keeps whole arrays of its own: "
+            "register one of plugrad.optimizers, or leave .learners(sharding=...) out",
+            field="sharding",
+        )
     tree = {learner.get_param_ref(each): each.read() for each in params}
     with computing_on(learner.device):
         state = optimizer.init(tree)

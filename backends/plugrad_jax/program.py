@@ -22,6 +22,7 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_jax import compilation_cache, ops, versions
 from plugrad_jax.conversion import as_tensors, portable_arrays
 from plugrad_jax.devices import compiled, platform_of
+from plugrad_jax.sharding import divided_rows
 
 Indices = Mapping[ModuleID, Any]
 CROWDED = (
@@ -72,7 +73,7 @@ class Compiled(Program):
         self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str, reason: str
     ) -> None:
         super().__init__(mode, reason, static_shapes=True)
-        self.step = PureStep(step, variables)
+        self.step = PureStep(step, variables, learner.device)
         self.while_tracing = ExitStack()
         self.device, self._learner = learner.device, learner
         self._eager: EagerLoop | None = None
@@ -256,17 +257,18 @@ class PureStep:
     Args:
         step: reads and assigns variables.
         variables: all that it may read or assign.
+        device: the learner's.
 
     Attributes:
         names: of the metrics.
         changed: indices of the variables that the step assigns. Both are known once the step has been traced.
     """
 
-    def __init__(self, step: Step, variables: Sequence[Any]) -> None:
+    def __init__(self, step: Step, variables: Sequence[Any], device: str) -> None:
         self.names: list[str] = []
         self.changed: list[int] = []
         self.step = step
-        self._variables = variables
+        self._variables, self._device = variables, device
 
     def values(self) -> list[Any]:
         """What the variables hold."""
@@ -292,11 +294,11 @@ class PureStep:
         try:
             for variable, value in zip(self._variables, values, strict=True):
                 variable.tracer = value
-            metrics = self.step(minibatch(columns, rows, ops.take))
+            metrics = self.step(minibatch(columns, divided_rows(rows, self._device), ops.take))
             after = [each.tracer for each in self._variables]
         finally:
             for variable in self._variables:
                 variable.tracer = None
         self.names = list(metrics)
         self.changed = [n for n, value in enumerate(after) if value is not values[n]]
-        return [after[n] for n in self.changed], ops.stack(list(metrics.values()))
+        return [self._variables[n].placed(after[n]) for n in self.changed], ops.stack(list(metrics.values()))

@@ -15,7 +15,7 @@ from plugrad.gradients import Layout
 from plugrad.hooks.backend_helpers import FunctionalCall, default_dtype
 from plugrad.types import Array, ParamRef, Tensor
 from plugrad_jax import ops
-from plugrad_jax.devices import compiled, placement, put
+from plugrad_jax.devices import compiled, num_devices, placement, put
 
 
 def without_keys(value: Any) -> Any:
@@ -56,7 +56,11 @@ class TensorVariable:
 
     def read(self) -> Tensor:
         """The present value as a tensor."""
-        return ops.asarray(put(self.snapshot(), self.device))
+        return ops.asarray(self.placed(self.snapshot()))
+
+    def placed(self, value: Any) -> Any:
+        """A value where this variable keeps it."""
+        return put(value, self.device)
 
     def assign(self, value: Any) -> None:
         """Replace the value, or what stands for it."""
@@ -68,7 +72,7 @@ class TensorVariable:
         if self.tracer is not None or isinstance(value, jax.core.Tracer):
             self.tracer = value
         else:
-            self.value = put(value, self.device)
+            self.value = self.placed(value)
 
     def snapshot(self) -> Any:
         """The present value, which nothing changes."""
@@ -98,8 +102,9 @@ class FlatParameters(TensorVariable):
     def __init__(
         self, refs: Sequence[ParamRef], weights: Sequence[Weight], functional_call: FunctionalCall
     ) -> None:
-        self.layout = Layout(tuple(refs), tuple(weight.shape for weight in weights))
-        self.shape, self.device = (self.layout.size,), weights[0].device
+        self.device = weights[0].device
+        self.layout = Layout(tuple(refs), tuple(weight.shape for weight in weights), num_devices(self.device))
+        self.shape = (self.layout.size,)
         self._weights, self._functional_call = weights, functional_call
         self._joined: tuple[list[Any], Any] = ([None] * len(weights), None)
         self._split = self._views if placement(self.device) is None else compiled(self._parts, self.device)

@@ -12,6 +12,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from plugrad.errors import ConfigError, OptimizerError
 from plugrad.ops import Ops, Variable
 from plugrad.types import Array, ParamRef, Tensor
@@ -32,10 +34,13 @@ class Layout:
     Args:
         refs: the parameters' names, in the order of the vector.
         shapes: their shapes, in the same order.
+        multiple: the vector's length is a multiple of this, such as the number of devices that share it. Zeros at its
+            end fill it up; they are no parameters, and no gradient or step changes them.
     """
 
     refs: tuple[ParamRef, ...]
     shapes: tuple[tuple[int, ...], ...]
+    multiple: int = 1
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -43,9 +48,19 @@ class Layout:
         return tuple(prod(shape) for shape in self.shapes)
 
     @cached_property
+    def num_parameters(self) -> int:
+        """Number of entries of all parameters."""
+        return sum(self.sizes)
+
+    @cached_property
+    def padding(self) -> int:
+        """Number of zeros at the end of the vector."""
+        return -self.num_parameters % self.multiple
+
+    @cached_property
     def size(self) -> int:
         """Number of entries of the whole vector."""
-        return sum(self.sizes)
+        return self.num_parameters + self.padding
 
     def split(self, ops: Ops, flat: Tensor) -> dict[ParamRef, Tensor]:
         """Split a flat vector into parameters.
@@ -57,16 +72,21 @@ class Layout:
         Returns:
             `{ref: tensor of its shape}`.
         """
-        parts = ops.split(flat, self.sizes, 0)
+        parts = ops.split(flat, (*self.sizes, self.padding) if self.padding else self.sizes, 0)
         return {
             ref: ops.reshape(part, shape)
-            for ref, shape, part in zip(self.refs, self.shapes, parts, strict=True)
+            for ref, shape, part in zip(self.refs, self.shapes, parts[: len(self.refs)], strict=True)
         }
 
     def arrays(self, vector: Array) -> dict[ParamRef, Array]:
         """The parameters in a vector of numpy, as views: `{ref: array of its shape}`."""
         ends = zip(self.refs, self.shapes, self.sizes, accumulate(self.sizes), strict=True)
         return {ref: vector[end - size : end].reshape(shape) for ref, shape, size, end in ends}
+
+    def vector(self, arrays: Mapping[ParamRef, Array]) -> Array:
+        """The inverse of `arrays`: a float32 vector [size] of the arrays of all parameters."""
+        parts = [np.ravel(arrays[ref]) for ref in self.refs]
+        return np.concatenate([*parts, np.zeros(self.padding)], dtype=np.float32)
 
     def join(self, ops: Ops, tensors: Mapping[ParamRef, Tensor | None]) -> Tensor:
         """Join tensors to a flat vector.
@@ -89,6 +109,8 @@ class Layout:
                     f"parameter {ref!r} has shape {list(shape)}; found {list(ops.shape(tensor))} for it"
                 )
             parts.append(ops.zeros((size,), "float32") if tensor is None else ops.reshape(tensor, (size,)))
+        if self.padding:
+            parts.append(ops.zeros((self.padding,), "float32"))
         return ops.concat(parts, 0)
 
 

@@ -108,7 +108,7 @@ class Optimizer:
         for name, slot in self.slots.items():
             value = saved[name]
             if name not in SCALAR_SLOTS:
-                value = np.concatenate([value[ref].ravel() for ref in self.parameters.layout.refs])
+                value = self.parameters.layout.vector(value)
             slot.assign(value)
 
     def step(self, ops: Ops, gradient: Tensor, guard: Guard) -> None:

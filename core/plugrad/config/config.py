@@ -215,6 +215,7 @@ class Config(SamplingSettings):
     local_gpu_idx: int = field(0, section="learners", minimum=0)
     custom_resources_per_learner: dict[str, Any] = field({}, section="learners")
     placement: str | None = field(None, section="learners", choices=PLACEMENTS)
+    sharding: str | None = field(None, section="learners", choices=("fsdp",))
     learner_class: Any = field(None, section="learners", importable=True, code=LEARNER)
     learner_connector: Any = field(None, section="learners", importable=True)
     add_default_connectors: bool = field(True, section="learners")
@@ -247,6 +248,9 @@ class Config(SamplingSettings):
                 many as possible), by a placement group that has their CPUs, GPUs and other resources before the first
                 one starts; if the cluster does not have them within `timeout_s`, it is an error. None: each where Ray
                 finds a place for it. Default: `None`.
+            sharding (str): "fsdp": one learner on all devices of a kind that its process sees. Each keeps an equal part
+                of the parameters and of the optimizers' states; numbers and checkpoints are those of one device. Only
+                on JAX, with built-in networks and without other learners. None: one device. Default: `None`.
             learner_class (class): a subclass of `Learner`, or its name "package.module:Class". None: the algorithm's.
                 Default: `None`.
             learner_connector (function): called with the observation space and the action space; it returns a connector

@@ -117,9 +117,15 @@ def check_consistency(config: Any) -> None:
     """Check settings that depend on each other.
 
     Raises:
-        ConfigError: one space is given without the other, or `policies_to_train` or `agent_to_module` names an unknown
-            module.
+        ConfigError: one space is given without the other, `policies_to_train` or `agent_to_module` names an unknown
+            module, or a learner is sharded that is not alone.
     """
+    if config.sharding is not None and (config.num_learners or config.launcher != "ray"):
+        raise ConfigError(
+            f"sharding={config.sharding!r} is one learner on all devices of this process; found learners in others "
+            f"(num_learners={config.num_learners}, launcher={config.launcher!r}): leave the one or the other out",
+            field="sharding",
+        )
     if (config.observation_space is None) != (config.action_space is None):
         given = "action_space" if config.observation_space is None else "observation_space"
         raise ConfigError(f"environment: {given} is given without the other space; give both or none")

@@ -110,6 +110,9 @@ class BackendInfo:
             as `("keras",)`. Errors never point to lines in them.
         contract_version: the `plugrad.CONTRACT_VERSION` that it was written for.
         device_aliases: `{other name: device}`, such as `{"gpu": "cuda:0"}`: what users of the framework also type.
+        device_groups: `{device: name of the group of all devices of its kind}`, such as `{"cpu:0": "cpu:0-7"}`: with
+            `sharding="fsdp"` a learner's device is such a group. A device alone has none. None: the backend does not
+            shard.
         host_devices: those of `devices` that compute in the host's memory. Batches for them are made in numpy, which
             reads their tensors without a copy.
         computing_on: gives for a name of `devices` a context manager, such as `tf.device`: in it, operations compute
@@ -133,6 +136,7 @@ class BackendInfo:
     packages: Collection[str] = ()
     contract_version: int = 1
     device_aliases: Mapping[str, str] = field(default_factory=dict)
+    device_groups: Mapping[str, str] | None = None
     host_devices: Collection[str] = ("cpu",)
     computing_on: Callable[[str], AbstractContextManager[None]] | None = None
     module_class: Any = None

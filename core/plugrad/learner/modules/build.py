@@ -123,17 +123,33 @@ def choose_device(config: Config, info: BackendInfo) -> str:
         info: the backend's.
 
     Returns:
-        The backend's name of the device.
+        The backend's name of the device; with `sharding` that of its group of devices.
 
     Raises:
-        ConfigError: the backend does not have it.
+        ConfigError: the backend does not have it, or cannot shard there.
     """
-    if config.device == "auto":
-        return info.devices[0]
-    device = info.device_aliases.get(config.device, config.device)
+    name = info.devices[0] if config.device == "auto" else config.device
+    device = info.device_aliases.get(name, name)
     if device not in info.devices:
         raise ConfigError(f"device {config.device!r}: backend {info.name!r} sees {', '.join(info.devices)}")
-    return str(device)
+    return str(device) if config.sharding is None else _group_of(str(device), config, info)
+
+
+def _group_of(device: str, config: Config, info: BackendInfo) -> str:
+    asked, without = f"sharding={config.sharding!r}", "leave .learners(sharding=...) out"
+    if info.device_groups is None:
+        raise ConfigError(
+            f"{asked}: backend {info.name!r} does not shard a learner: type .framework(...) with one that does "
+            f"(docs/many-learners.md, one learner on several devices), or {without}",
+            field="sharding",
+        )
+    if device not in info.device_groups:
+        raise ConfigError(
+            f"{asked}: backend {info.name!r} sees one device of this kind, {device}, and there is nothing to share: "
+            f"{without}. For a trial on the CPU let the framework see several (docs/many-learners.md)",
+            field="sharding",
+        )
+    return info.device_groups[device]
 
 
 def make_connectors(learner: "Learner") -> list[Piece]:

@@ -280,6 +280,11 @@ def check_configs(configs: Sequence[Config]) -> None:
             "learners: type .learners(num_learners=0)",
             field="num_learners",
         )
+    if first.sharding is not None:
+        raise ConfigError(
+            f"sharding={first.sharding!r}: many seeds are one program on one device: type .learners(sharding=None)",
+            field="sharding",
+        )
     if first.compile not in COMPILED:
         raise ConfigError(
             f"compile={first.compile!r}: many seeds are one compiled program: type .framework({first.backend!r}, "

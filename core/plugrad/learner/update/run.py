@@ -475,7 +475,7 @@ class UpdateRun:
         for each in learner.registered_optimizers.values():
             if (own := found.get(each.module_id)) is not None:
                 own[f"{each.name}_learning_rate"] = float(learner._get_optimizer_lr(each.optimizer))
-                own[size] = own.get(size, 0) + each.layout.size
+                own[size] = own.get(size, 0) + each.layout.num_parameters
         found[ALL_MODULES] |= {f"time/{stage}": seconds for stage, seconds in clock.laps.items()}
         for module_id, numbers in found.items():
             learner.metrics.take_numbers(module_id, numbers)

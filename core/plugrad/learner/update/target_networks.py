@@ -60,7 +60,8 @@ class TargetNetwork:
         present = self._followed()
         refs = tuple(ref for ref in present if self._name(ref) in names)
         self._names = tuple(map(self._name, refs))
-        self._layout = Layout(refs, tuple(tuple(learner.ops.shape(present[ref])) for ref in refs))
+        shapes = tuple(tuple(learner.ops.shape(present[ref])) for ref in refs)
+        self._layout = Layout(refs, shapes, max(each.layout.multiple for each in self._sources()))
         self.variable: Variable = learner._get_tensor_variable(np.zeros(self._layout.size, np.float32))
         self.variable.assign(self._present())
         self._num_loads = self._module_loads
@@ -194,16 +195,13 @@ class TargetNetwork:
     def get_state(self) -> dict[str, Array]:
         """`{parameter name: float32 copy}`, and the count of gradient steps if it is updated in every n-th."""
         self.follow_loads()
-        parts = np.split(self.variable.numpy(), np.cumsum(self._layout.sizes)[:-1])
-        weights = {
-            self._name(ref): part.reshape(shape).copy()
-            for ref, shape, part in zip(self._layout.refs, self._layout.shapes, parts, strict=True)
-        }
+        parts = self._layout.arrays(self.variable.numpy())
+        weights = {self._name(ref): part.copy() for ref, part in parts.items()}
         return {**weights, **(self._steps.get_state() if self._steps else {})}
 
     def set_state(self, state: Mapping[str, Array]) -> None:
         """Load arrays from `get_state`, which `plugrad.learner.state.state` has checked."""
-        self.variable.assign(np.concatenate([np.ravel(state[self._name(ref)]) for ref in self._layout.refs]))
+        self.variable.assign(self._layout.vector({ref: state[self._name(ref)] for ref in self._layout.refs}))
         self.keep()
         if self._steps is not None:
             self._steps.set_state(state)
