@@ -4,10 +4,10 @@
 
 Both are those of `tests/data/rllib_program`; of each only the training is run: one learning rate, without a search.
 RLlib's batches have a row more for each chunk of an episode, which its losses mask: with short episodes its minibatches
-are more, and have fewer rows that count. So the original runs as it is, and once more with these rows taken out before
-the minibatches are drawn: as often as plugrad it takes a gradient step then. A row is an iteration; "differ" says that
-the 95 % interval of the difference between the last two (Welch's t) excludes 0. Leaves with 1 if more than one row in
-twenty says so.
+are more, have fewer rows that count, and advantages are standardised with them. So the original runs as it is, and once
+more with these rows taken out before advantages are standardised and minibatches drawn. A row is an iteration; "differ"
+says that the 95 % interval of the difference between the last two (Welch's t) excludes 0. Leaves with 1 if more than
+one row in twenty says so.
 """
 
 import argparse
@@ -147,6 +147,8 @@ def without_masked_rows(learner_class: Any) -> Any:
             for module_id, rows in batch.policy_batches.items():
                 counts = rows["loss_mask"].bool()
                 kept = {column: values[counts] for column, values in rows.items()}
+                advantages = kept["advantages"]  # standardised over all rows, so that theirs is another scale
+                kept["advantages"] = (advantages - advantages.mean()) / advantages.std(correction=0)
                 batch.policy_batches[module_id] = type(rows)(kept)
             return batch
 

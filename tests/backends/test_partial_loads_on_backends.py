@@ -12,7 +12,7 @@ from plugrad import Algorithm, load_policy
 WAYS = {
     "algorithm, component": lambda source, other, path: other.restore_from_path(path, component="rl_module"),
     "algorithm, component of one id": lambda source, other, path: other.restore_from_path(
-        path, component=f"rl_module/{P}"
+        path, component=f"learner_group/learner/rl_module/{P}"
     ),
     "set_weights": lambda source, other, path: other.learner_group.set_weights(
         source.learner_group.get_weights()

@@ -330,7 +330,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
             path: a checkpoint directory, whose newest save is read, or one of its saves.
             component: a component of the learner's state, as in `Learner.restore_from_path`, to start from another
                 run's weights: "rl_module" also takes the statistics of `normalize_observations` of the modules and of
-                `normalize_rewards`, and their target networks become equal to the weights. None: all.
+                `normalize_rewards`, and their target networks become equal to the weights. RLlib's path of it,
+                "learner_group/learner/rl_module", is the same. None: all.
             hyperparameters: which `.training(...)` settings to use from now on: those of the "checkpoint", or those of
                 this algorithm's "config".
             new_episodes: do not replay the episodes that ran when the checkpoint was saved: see `begin_new_episodes`.

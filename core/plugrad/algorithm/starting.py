@@ -18,7 +18,7 @@ from plugrad.learner.state.checkpoint import as_checkpoint_error, part_of
 from plugrad.model_config import MODEL_CONFIG
 from plugrad.networks import Network
 from plugrad.networks.actor_critic import LOG_STD, NAME
-from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID, StrPath
+from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, Array, ModuleID, StrPath
 
 _MEANING = ("fcnet_activation", "conv_activation", "conv_filters", "image_layout", "uint8_scale")
 """Keys of `model_config` in which networks differ whose weights may have equal names and shapes."""
@@ -147,6 +147,7 @@ class StartingAlgorithm(ActingAlgorithm):
         """Restore a part of the learners, with the statistics of the modules whose weights it has."""
         whole = load_checkpoint(path)
         checkpoint = part_of(whole, kind="learner")
+        component = component.removeprefix(f"learner_group/{COMPONENT_LEARNER}/")  # where RLlib has it
         name, _, module_id = component.partition("/")
         statistics: dict[str, Any] = {}
         if name == COMPONENT_RL_MODULE:
