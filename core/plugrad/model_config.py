@@ -94,7 +94,7 @@ _CONV_PRESETS = ("nature", "world_models", "minatar")
 CRITIC_ONLY = "critic_only"
 CRITIC_OBS = "critic_obs"
 """The key that the setting `critic_obs` adds to observations; only critics read it."""
-ACTION_DISTRIBUTION, BETA = "action_distribution", "beta"
+ACTION_DISTRIBUTION, BETA, GSDE = "action_distribution", "beta", "gsde"
 PREV_ACTION, PREV_REWARD = "prev_action", "prev_reward"
 """The keys that `use_prev_action` and `use_prev_reward` add to observations."""
 USE_PREV = (f"use_{PREV_ACTION}", f"use_{PREV_REWARD}")
@@ -149,8 +149,15 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     ACTION_DISTRIBUTION: _choice(
         "gaussian",
         BETA,
-        help="for bounded Box actions of PPO, IMPALA, APPO, MARWIL and BC. beta: a Beta distribution, whose actions "
-        "never leave the bounds (Chou et al. 2017)",
+        GSDE,
+        help="for Box actions of PPO, IMPALA, APPO, MARWIL and BC. beta: a Beta distribution, whose actions never "
+        "leave the bounds (Chou et al. 2017). gsde: noise that depends on the state (Raffin et al. 2021)",
+    ),
+    "sde_sample_freq": ModelSetting(
+        -1,
+        "-1, or a whole number above 0",
+        lambda value: value == -1 or is_count(value),
+        "for how many steps the noise of gsde is the same function of the state. -1: until the weights change",
     ),
     "log_std_init": ModelSetting(
         0.0,

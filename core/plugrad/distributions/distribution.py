@@ -41,6 +41,8 @@ class Distribution(ABC):
     """The shape of one action, without leading dimensions."""
     action_dtype: ClassVar[str] = "float32"
     """The dtype of actions: "float32", or "int64" for discrete ones."""
+    noise_steps: ClassVar[int] = 1
+    """For how many steps actors give `sample` the same random numbers; -1: until the weights change."""
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits

@@ -1,17 +1,18 @@
-"""Distributions over actions of a Box: diagonal Gaussians, and Gaussians squashed into the bounds."""
+"""Distributions over actions of a Box: Gaussians: diagonal, squashed into the bounds, with state-dependent noise."""
 
 # ruff: noqa: D102
 # Methods without a docstring are documented in `Distribution`.
 
 import math
 from functools import cached_property
+from math import prod
 from typing import NoReturn, Self
 
 import numpy as np
 
 from plugrad import numpy_ops
 from plugrad.distributions.bounded import INSIDE, BoundedDistribution
-from plugrad.distributions.distribution import Distribution
+from plugrad.distributions.distribution import Distribution, reshape_last
 from plugrad.errors import ConfigError
 from plugrad.types import Array, Tensor
 
@@ -127,3 +128,56 @@ class SquashedGaussian(BoundedDistribution, DiagGaussian):
         """The sum of `log(1 - tanh(u)**2)` (appendix C, eq. 21), exact where `tanh(u)` rounds to 1."""
         u = self.flatten_actions(u)
         return self.ops.sum(2.0 * (LOG_2 - u - self.ops.softplus(-2.0 * u)), axis=-1)
+
+
+LEAST_VARIANCE = 1e-6
+"""Added to variances, so that features of 0 have a logarithm of the deviation."""
+
+
+class StateDependentGaussian(DiagGaussian):
+    """Independent normal distributions of the d numbers of an action, whose noise is a function of k features.
+
+    `logits` (..., d + d k) are d means, then for each number its k features times their standard deviations,
+    `w = features * exp(log_std)`. A sample is `mean + sum(w * E)`, with E (..., d, k) of the standard normal
+    distribution, so its variance is `sum(w**2)`. An actor draws the same E for `noise_steps` steps: then equal features
+    have equal noise, and the noise of a trajectory is smooth.
+
+    Source: Raffin, Kober and Stulp 2021, "Smooth Exploration for Robotic Reinforcement Learning", arXiv:2005.05719,
+    section 3. Made by `state_dependent_class`.
+    """
+
+    @cached_property
+    def _mean_and_features(self) -> tuple[Tensor, Tensor]:
+        """Means (..., d), and `w` (..., d, k)."""
+        d = prod(self.action_shape)
+        mean, features = self.ops.split(self.logits, (d, self.input_dim - d), axis=-1)
+        width = self.input_dim - d
+        return mean, reshape_last(self.ops, features, (width,), (d, width // d))
+
+    @cached_property
+    def _parts(self) -> tuple[Tensor, Tensor]:
+        mean, features = self._mean_and_features
+        variance = self.ops.sum(self.ops.square(features), axis=-1)
+        return mean, 0.5 * self.ops.log(variance + LEAST_VARIANCE)
+
+    def sample(self, rng: np.random.Generator | None = None) -> Array:
+        mean, features = (np.asarray(part) for part in self._mean_and_features)
+        drawn = (rng or np.random.default_rng()).standard_normal(features.shape, np.float32)
+        return np.asarray(self.bind(numpy_ops).unflatten_actions(mean + (features * drawn).sum(-1)))
+
+    @classmethod
+    def noise_width(cls) -> int:
+        return cls.input_dim - prod(cls.action_shape)
+
+    def noise(self, rng: np.random.Generator) -> Array:
+        leading = self.ops.shape(self.logits)[:-1]
+        return rng.standard_normal((*leading, self.noise_width()), np.float32)
+
+    def sample_by(self, noise: Tensor) -> Tensor:
+        mean, features = self._mean_and_features
+        width = self.noise_width()
+        drawn = reshape_last(self.ops, noise, (width,), self.ops.shape(features)[-2:])
+        return self.unflatten_actions(mean + self.ops.sum(features * drawn, axis=-1))
+
+    def mode(self) -> Tensor:
+        return self.unflatten_actions(self._mean_and_features[0])

@@ -13,7 +13,7 @@ from plugrad.distributions.beta import Beta
 from plugrad.distributions.bounded import BoundedDistribution, Run
 from plugrad.distributions.categorical import Categorical, MultiCategorical
 from plugrad.distributions.distribution import Distribution
-from plugrad.distributions.gaussian import DiagGaussian, SquashedGaussian
+from plugrad.distributions.gaussian import DiagGaussian, SquashedGaussian, StateDependentGaussian
 from plugrad.distributions.multi import MultiDistribution
 from plugrad.errors import ConfigError
 from plugrad.ops import Ops
@@ -112,6 +112,38 @@ def beta_class(action_space: gym.Space[Any], ops: Ops) -> type[Beta]:
         ConfigError: another space, or a Box with an infinite bound or an empty interval.
     """
     return _bounded_class(Beta, "A Beta distribution", action_space, ops)
+
+
+def state_dependent_class(
+    action_space: gym.Space[Any], ops: Ops, *, features: int, noise_steps: int
+) -> type[StateDependentGaussian]:
+    """The class of Gaussians with state-dependent noise (gSDE), with a backend's ops.
+
+    Args:
+        action_space: a float Box, with or without bounds.
+        ops: the tensor functions that the class computes with.
+        features: on how many the noise depends.
+        noise_steps: for how many steps it is the same function of them; -1: until the weights change.
+
+    Returns:
+        The class; the same one for equal arguments.
+
+    Raises:
+        ConfigError: another space.
+    """
+    space = array_space(action_space)
+    if not isinstance(space, gym.spaces.Box) or space.low.dtype.kind != "f":
+        raise ConfigError(
+            f"State-dependent noise needs a float Box as action space, found {action_space}. Leave "
+            "action_distribution out.",
+            action_space=action_space,
+        )
+    return StateDependentGaussian.bind(
+        ops,
+        input_dim=(1 + features) * prod(space.shape),
+        action_shape=tuple(space.shape),
+        noise_steps=noise_steps,
+    )
 
 
 def _bounded_class(base: type[B], what: str, action_space: gym.Space[Any], ops: Ops) -> type[B]:

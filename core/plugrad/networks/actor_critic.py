@@ -14,13 +14,22 @@ from plugrad.distributions import (
     beta_class,
     distribution_class,
     squashed_gaussian_class,
+    state_dependent_class,
 )
 from plugrad.errors import ConfigError
-from plugrad.model_config import ACTION_DISTRIBUTION, BETA, CRITIC_ONLY, MODEL_SETTINGS
+from plugrad.model_config import ACTION_DISTRIBUTION, BETA, CRITIC_ONLY, GSDE, MODEL_SETTINGS
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import initializers
 from plugrad.networks.encoders import Encoder
-from plugrad.networks.layers import POLICY_GAIN, VALUE_GAIN, Network, Parameter, dense, layer_parameters
+from plugrad.networks.layers import (
+    POLICY_GAIN,
+    VALUE_GAIN,
+    Network,
+    Parameter,
+    dense,
+    layer_parameters,
+    reshape_inner,
+)
 from plugrad.networks.recurrent import RecurrentLayer, recurrent_layer
 from plugrad.ops import Ops
 from plugrad.spaces.kinds import array_space, number_of_choices
@@ -84,6 +93,37 @@ class PolicyHead:
             ],
             -1,
         )
+
+
+class StateDependentHead:
+    """The head of a policy with gSDE: means, and features times the standard deviations of their noise.
+
+    No gradient flows from the noise to the features: only the means shape them, as in the authors' library.
+
+    Parameters, in order: `pi.out.*`; `pi.log_std` [numbers of an action, features].
+
+    Args:
+        space: a Box.
+        config: a complete `model_config`; reads `log_std_init` and `ortho_init`.
+        width: number of features.
+
+    Attributes:
+        parameters: in canonical order.
+    """
+
+    def __init__(self, space: gym.Space[Any], config: Mapping[str, Any], *, width: int) -> None:
+        self._width = width
+        self._numbers = action_inputs(space) // 2
+        self.parameters = [
+            *layer_parameters(NAME, (width, self._numbers), POLICY_GAIN, ortho_init=config["ortho_init"]),
+            Parameter(LOG_STD, (self._numbers, width), initializers.constant, config["log_std_init"]),
+        ]
+
+    def inputs(self, ops: Ops, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        """Compute ACTION_DIST_INPUTS; see `PolicyHead.inputs`."""
+        scaled = ops.expand_dims(ops.stop_gradient(features), -2) * ops.exp(weights[LOG_STD])
+        rows = reshape_inner(ops, scaled, 2, (self._numbers * self._width,))
+        return ops.concat([dense(ops, weights, NAME, features), rows], -1)
 
 
 def action_inputs(action_space: gym.Space[Any] | None) -> int:
@@ -154,26 +194,41 @@ class ActorCritic(Network):
                 )
             self._half = squashed_gaussian_class(action_space, numpy_ops).input_dim // 2
             config["free_log_std"] = False
-        self._is_beta = config[ACTION_DISTRIBUTION] == BETA
-        if self._is_beta:
-            if self._squashes:
-                raise ConfigError(
-                    f"squash_actions=True and {ACTION_DISTRIBUTION}={BETA!r} are two distributions: set one"
-                )
+        chosen = config[ACTION_DISTRIBUTION]
+        self._is_beta, self._is_gsde = chosen == BETA, chosen == GSDE
+        self._noise_steps = config["sde_sample_freq"]
+        if self._squashes and (self._is_beta or self._is_gsde):
+            raise ConfigError(
+                f"squash_actions=True and {ACTION_DISTRIBUTION}={chosen!r} are two distributions: set one"
+            )
+        width = self._widths[self._policy_encoder]
+        self._head: PolicyHead | StateDependentHead
+        if self._is_gsde:
             assert spec.action_space is not None
-            beta_class(spec.action_space, numpy_ops)
-            config["free_log_std"] = False
-        self._head = PolicyHead(spec.action_space, config, width=self._widths[self._policy_encoder])
+            self._state_dependent_class(spec.action_space, numpy_ops)
+            self._head = StateDependentHead(spec.action_space, config, width=width)
+        else:
+            if self._is_beta:
+                assert spec.action_space is not None
+                beta_class(spec.action_space, numpy_ops)
+                config["free_log_std"] = False
+            self._head = PolicyHead(spec.action_space, config, width=width)
         self.parameters = tuple(self._parameters(config))
         self.acts_in_numpy = not encoder.filters
 
     def distribution_class(self, action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
-        """See `Network.distribution_class`; with `squash_actions` or a Beta distribution, that of the bounds."""
+        """See `Network.distribution_class`; with `squash_actions`, Beta or gSDE, that one."""
         if self._squashes:
             return squashed_gaussian_class(action_space, ops)
         if self._is_beta:
             return beta_class(action_space, ops)
+        if self._is_gsde:
+            return self._state_dependent_class(action_space, ops)
         return super().distribution_class(action_space, ops)
+
+    def _state_dependent_class(self, action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
+        width = self._widths[self._policy_encoder]
+        return state_dependent_class(action_space, ops, features=width, noise_steps=self._noise_steps)
 
     def initial_state(self) -> dict[str, Array]:
         """The recurrent state at the start of an episode: `{name: float32 zeros [cells]}`; empty without one.

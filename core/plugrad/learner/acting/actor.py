@@ -19,6 +19,7 @@ from plugrad.columns import Columns
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import BatchError, ConfigError
+from plugrad.learner.acting.held_noise import HeldNoise
 from plugrad.learner.acting.onnx import record_actions
 from plugrad.learner.acting.policy_content import policy_content
 from plugrad.learner.modules.users_classes import action_distribution_class
@@ -26,10 +27,9 @@ from plugrad.learner.update.connectors import initial_state
 from plugrad.learner.update.on_device import on_device
 from plugrad.model_config import CRITIC_ONLY, MODEL_SETTINGS
 from plugrad.observations import is_structured, model_space, row_parts, row_shape, row_space
-from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
-from plugrad.policy.policy import State
+from plugrad.policy.policy import Policy, State
 from plugrad.rl_module import MultiRLModule, check_numbers
 from plugrad.rng_streams import stream
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, Tensor
@@ -50,6 +50,7 @@ class Actor:
         self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
         self._initial_states: dict[Any, State] = {}
         self._distributions: dict[tuple[Any, bool], type[Distribution]] = {}
+        self._held = HeldNoise(learner, {})
 
     def compute_actions(
         self,
@@ -81,7 +82,7 @@ class Actor:
         if Columns.ACTIONS not in outputs:
             inputs = self._distribution_inputs(module_id, outputs, explore)
             distribution = self._distribution(module_id, inputs, explore)
-            actions = distribution.sample(rng) if explore else distribution.mode()
+            actions = self._held.sample(module_id, distribution, rng) if explore else distribution.mode()
             acted = {
                 Columns.ACTIONS: actions,
                 Columns.ACTION_LOGP: distribution.logp(actions),
@@ -146,8 +147,8 @@ class Actor:
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
         distribution = action_distribution_class(module, ops, explore=explore).from_logits(inputs)
         if explore:
-            noise = learner._convert_batch_type({"noise": distribution.noise(rng)})["noise"]
-            actions = distribution.sample_by(noise)
+            noise = {"noise": self._held.noise(module_id, distribution, rng)}
+            actions = distribution.sample_by(learner._convert_batch_type(noise)["noise"])
         else:
             actions = distribution.mode()
         acted = {
@@ -174,7 +175,7 @@ class Actor:
             return outputs[Columns.ACTIONS], after
         inputs = self._distribution_inputs(module_id, outputs, explore)
         distribution = self._distribution(module_id, inputs, explore)
-        return distribution.sample(rng) if explore else distribution.mode(), after
+        return self._held.sample(module_id, distribution, rng) if explore else distribution.mode(), after
 
     def _outputs(
         self,
@@ -224,8 +225,7 @@ class Actor:
         module = self._learner.module[module_id]
         if module.network is None:  # a user's own module may return another class each time
             return action_distribution_class(module, numpy_ops, explore=explore).from_logits(inputs)
-        key = module, explore
-        if key not in self._distributions:
+        if (key := (module, explore)) not in self._distributions:
             self._distributions[key] = action_distribution_class(module, numpy_ops, explore=explore)
         return self._distributions[key].from_logits(inputs)
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from plugrad import numpy_ops
 from plugrad.config import Config
-from plugrad.distributions import Beta
+from plugrad.distributions import Beta, StateDependentGaussian
 from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import HookManager, Plugin, hook_methods
 from plugrad.learner.modules.users_classes import build_own_module, wrapped_model
 from plugrad.learner.update.connectors import Piece, make_pipeline
-from plugrad.model_config import ACTION_DISTRIBUTION, BETA, CRITIC_OBS, CRITIC_ONLY, USE_PREV
+from plugrad.model_config import ACTION_DISTRIBUTION, BETA, CRITIC_OBS, CRITIC_ONLY, GSDE, USE_PREV
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, names_modules, spaces_of, specs_of
 from plugrad.networks import Network
 from plugrad.observations import is_structured, model_space, stored_space
@@ -302,10 +302,13 @@ def _check_reads_settings(module_id: ModuleID, spec: RLModuleSpec, network: Netw
             module_id=module_id,
         )
     assert spec.action_space is not None
-    wants_beta = spec.model_config.get(ACTION_DISTRIBUTION) == BETA
-    if wants_beta and not issubclass(network.distribution_class(spec.action_space, numpy_ops), Beta):
+    asked = spec.model_config.get(ACTION_DISTRIBUTION)
+    wanted = {BETA: Beta, GSDE: StateDependentGaussian}.get(str(asked))
+    if wanted is not None and not issubclass(
+        network.distribution_class(spec.action_space, numpy_ops), wanted
+    ):
         raise ConfigError(
-            f"{ACTION_DISTRIBUTION}={BETA!r}: {type(network).__name__} of module {module_id!r} has a distribution of "
+            f"{ACTION_DISTRIBUTION}={asked!r}: {type(network).__name__} of module {module_id!r} has a distribution of "
             f"its own, or none; leave {ACTION_DISTRIBUTION} out. PPO, IMPALA, APPO, MARWIL and BC have the setting",
             module_id=module_id,
         )
