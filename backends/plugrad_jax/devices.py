@@ -56,8 +56,8 @@ def groups() -> dict[str, str]:
 
 @cache
 def mesh_of(name: str | None) -> jax.sharding.Mesh | None:
-    """The devices of a group, in a row; None for a device."""
-    members = [device for each, device in find().items() if groups().get(each) == name]
+    """The devices of a group, in a row; None for a device, and where there is no name."""
+    members = [find()[each] for each, group in groups().items() if group == name]
     return jax.sharding.Mesh(members, (AXIS,)) if members else None
 
 

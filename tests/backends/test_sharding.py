@@ -105,3 +105,11 @@ def test_a_backend_that_cannot_shard_here_says_so_at_build(backend: str) -> None
         config.build_learner()
     with pytest.raises(ConfigError, match="found learners in others"):
         config.learners(num_learners=2).build_learner()
+
+
+def test_a_module_that_was_put_on_no_device_is_not_shared() -> None:
+    needs.backend("jax")
+    from plugrad_jax.devices import mesh_of, num_devices
+
+    assert mesh_of(None) is None
+    assert num_devices(None) == 1

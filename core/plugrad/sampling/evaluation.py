@@ -213,8 +213,8 @@ def evaluate(
     """Run a number of new episodes to their ends.
 
     Args:
-        runner: one that is not used for training, with a policy that does not explore. Its environments are reset.
-            Its normalisers, if any, should be frozen (`ObservationNormalizer.frozen_copy`).
+        runner: one that is not used for training. Its environments are reset. Its normalisers, if any, should be
+            frozen (`ObservationNormalizer.frozen_copy`).
         num_episodes: how many, >= 1.
         seed: for the environments: the same seed and policy give the same returns.
 
