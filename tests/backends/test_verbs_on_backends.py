@@ -85,3 +85,32 @@ def test_an_error_undoes_to_the_last_step(backend):
             each.forward_backward(bad)
         each.optim_step()
     np.testing.assert_array_equal(weights(learner), weights(skipping))
+
+
+def test_a_number_that_a_loss_reads_may_change_between_calls(backend):
+    scale = [1.0]
+
+    def loss(learner, module_id, batch, fwd_out):
+        return scale[0] * likelihood_and_error(learner, module_id, batch, fwd_out)
+
+    learner, losses = value_config(backend, **SGD).build_learner(), []
+    for scale[0] in (1.0, 1.0, 3.0):
+        losses.append(learner.forward_backward(ppo_batch(6), loss).result()[P]["total_loss"])
+        learner.drop_gradients()
+    assert losses == pytest.approx([losses[0], losses[0], 3 * losses[0]], rel=1e-6)
+
+
+def test_losses_written_anew_for_each_call_are_one_that_is_not(backend):
+    """More of them than programs are kept."""
+
+    def anew():
+        return lambda *given: likelihood_and_error(*given)
+
+    once, again = (value_config(backend, **SGD).build_learner() for _ in range(2))
+    for number in range(10):
+        batch = ppo_batch(4, seed=number)
+        once.forward_backward(batch, likelihood_and_error)
+        again.forward_backward(batch, anew())
+    once.optim_step()
+    again.optim_step()
+    np.testing.assert_allclose(weights(again), weights(once), rtol=0, atol=1e-6)

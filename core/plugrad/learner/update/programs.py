@@ -26,8 +26,9 @@ STEPS_OF_A_PROGRAM: Final = 200
 """A program that lasts for fewer gradient steps, because numbers in it change, was made in vain."""
 MADE_IN_VAIN: Final = 3
 """After as many, one after the other, a warning says so."""
-MOST_HALVES: Final = 16
-"""How many programs of half steps are kept: a loss that is written anew for each call has one of its own each time."""
+MOST_HALVES: Final = 8
+"""How many programs of half steps are kept. A loss that is written anew for each call has one of its own each time:
+after so many, further ones run operation by operation, since compiling them would be in vain."""
 
 
 class Half(NamedTuple):
@@ -54,6 +55,7 @@ class Programs:
     def __init__(self, learner: "Learner") -> None:
         self._learner = learner
         self._made: dict[Hashable, PreparedProgram] = {}
+        self._halves: dict[Hashable, PreparedProgram] = {}
         self._num_loads: list[int] = []
         self._constants = ""
         self._plugin_state: list[str] = []
@@ -87,15 +89,19 @@ class Programs:
 
     def _of_half(self, half: Half, columns: Hashable) -> "PreparedProgram":
         key = (half.key, columns)
-        if key not in self._made:
-            former = [
-                each for each in self._made if isinstance(each, tuple) and not isinstance(each[0], bool)
-            ]
-            for each in former[: len(former) + 1 - MOST_HALVES]:
-                del self._made[each]
+        prepared = self._halves.pop(key, None)
+        if prepared is None:
+            mode = self._learner.config.compile if len(self._halves) < MOST_HALVES else "none"
             reads: Reads = set()
-            self._made[key] = PreparedProgram(self._learner, self._compiled(reads, "none", half), reads)
-        return self._made[key]
+            prepared = PreparedProgram(self._learner, self._compiled(reads, mode, half), reads)
+        self._halves[key] = prepared  # the last one: the first is that which nobody has used for longest
+        if len(self._halves) > MOST_HALVES:
+            del self._halves[next(iter(self._halves))]
+        return prepared
+
+    def _forget(self) -> None:
+        self._made.clear()
+        self._halves.clear()
 
     def _forget_other_constants(self) -> None:
         """Discard the programs if weights were loaded that no optimizer steps: programs may have them as constants.
@@ -105,13 +111,13 @@ class Programs:
         find_made_variables(self._learner)
         if (names := [*self._learner._plugin_variables]) != self._plugin_state:
             self._plugin_state = names
-            self._made.clear()
+            self._forget()
         num_loads = [each._num_loads for each in self._learner.module.values()]
         if num_loads != self._num_loads:
             self._num_loads, former = num_loads, self._constants
             self._constants = digest_without_optimizer(self._learner)
             if self._constants != former:
-                self._made.clear()
+                self._forget()
 
     def _forget_other_numbers(self) -> None:
         """Discard the programs if Python numbers have changed that a traced step has as constants."""
@@ -130,9 +136,9 @@ class Programs:
                 type(self._learner).__name__,
                 what,
             )
-            if any(each.program.is_slow_to_make for each in self._made.values()):
+            if any(each.program.is_slow_to_make for each in (*self._made.values(), *self._halves.values())):
                 self._why_not_compiled = f"its step reads Python numbers that keep changing: {what}"
-        self._made.clear()
+        self._forget()
         self._made_at, self._numbers = now, None
 
     def _compiled(self, reads: Reads, mode: str, half: Half | None = None) -> Program:
