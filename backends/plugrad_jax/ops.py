@@ -16,11 +16,15 @@ from jax.dtypes import canonicalize_dtype
 from plugrad import numpy_ops
 from plugrad.ops import Axis, Shape
 from plugrad.types import Tensor
+from plugrad_jax.versions import IS_CONCRETE
 
 # Not typed: tensors have other names there.
 jnp: Any = jax.numpy
 lax: Any = jax.lax
 nn: Any = jax.nn
+
+_STEPS = 64
+"""A loop outside a program that has more steps is a program of its own."""
 
 exp, expm1, log, log1p = jnp.exp, jnp.expm1, jnp.log, jnp.log1p
 power, sign, sqrt, square = jnp.power, jnp.sign, jnp.sqrt, jnp.square
@@ -164,4 +168,18 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 
 
 def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, reverse: bool = False) -> Any:
-    return lax.scan(f, init, xs, reverse=reverse)
+    leaves, is_concrete = jax.tree.leaves((init, xs)), IS_CONCRETE.find()
+    # JAX traces and lowers a loop whose function is new, as that of a layer is in each call: some 50 ms, and outside a
+    # program each time. Its steps one by one are single operations, which are compiled once.
+    one_by_one = is_concrete is not None and len(leaves[-1]) <= _STEPS and all(map(is_concrete, leaves))
+    if not one_by_one:
+        return lax.scan(f, init, xs, reverse=reverse)
+    carry, ys = init, []
+    entries = [
+        jax.tree.unflatten(jax.tree.structure(xs), each)
+        for each in zip(*map(jnp.unstack, jax.tree.leaves(xs)), strict=True)
+    ]
+    for x in reversed(entries) if reverse else entries:
+        carry, y = f(carry, x)
+        ys.append(y)
+    return carry, jax.tree.map(lambda *parts: jnp.stack(parts), *(reversed(ys) if reverse else ys))

@@ -11,7 +11,10 @@ _NOT_SEEN = (
 CLOSED_JAXPR = PrivateName("jax.extend.core", "ClosedJaxpr", _NOT_SEEN)
 JAXPR = PrivateName("jax.extend.core", "Jaxpr", _NOT_SEEN)
 CONVOLUTION = PrivateName("jax.extend.core.primitives", "conv_general_dilated_p", _NOT_SEEN)
-NAMES = (CLOSED_JAXPR, JAXPR, CONVOLUTION)
+IS_CONCRETE = PrivateName(
+    "jax._src.core", "is_concrete", "outside a program an LSTM or a GRU is traced in each call, some 50 ms"
+)
+NAMES = (CLOSED_JAXPR, JAXPR, CONVOLUTION, IS_CONCRETE)
 
 
 def what_is_lost(version: str) -> str:

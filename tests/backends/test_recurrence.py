@@ -338,3 +338,17 @@ def test_episodes_begin_in_the_state_of_the_present_weights(backend, is_multi_ag
         states.append(policy.predict(episode.observations[:1], states[0], episode_start=[True])[1])
         np.testing.assert_array_equal(states[0]["h"], states[1]["h"])
     algorithm.stop()
+
+
+def test_outside_a_program_the_steps_of_a_scan_have_numbers(ops):
+    """So nothing is traced: JAX would trace and lower a loop in each call that acts with an LSTM."""
+    seen = []
+
+    def step(carry, x):
+        seen.append(float(x[0]))
+        return carry + x, 2.0 * carry
+
+    last, doubled = ops.scan(step, ops.zeros((1,)), ops.asarray(np.float32([[1.0], [2.0], [4.0]])))
+    assert seen[-3:] == [1.0, 2.0, 4.0]
+    assert float(last[0]) == 7.0
+    assert [float(each) for each in doubled[:, 0]] == [0.0, 2.0, 6.0]
