@@ -7,7 +7,10 @@ Each process does what the last arguments say, one after the other with a new gr
 """
 
 import os
+import socket
+import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +231,33 @@ def group_for(backend: str, what: str) -> LearnerGroup:
     if what == "sequences":
         built = built.rl_module(model_config={"fcnet_hiddens": [4], "use_gru": True, "gru_cell_size": 4})
     return built.build_learner_group()
+
+
+# --- the launcher of tests ---
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def start(program: Sequence[str], size: int, absent: Collection[int] = ()) -> list[subprocess.Popen[str]]:
+    """Start a program as torchrun does, with the variables that it sets; without the processes of `absent` ranks."""
+    place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    return [
+        subprocess.Popen(
+            [sys.executable, *program],
+            env={**os.environ, **place, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+        if rank not in absent
+    ]
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ operations, repeated by torch's interpreter); `pure_step`, `tracing`, `untracked
 function of tensors, as a graph, what modules keep beside their state, numbers computed once); `compiled_step`,
 `compiled_loop`, `inductor` (programs of the graph and the compiler's options); `compilation_ahead`, `graph_data`
 (compiling in another process); `cuda_graph`; `minibatch_gather`; `threads` (one for small steps); `devices`;
-`onnx_export`; `op_recorder` (finds wrong broadcasts).
+`sharding` (vectors of which each process keeps a part); `onnx_export`; `op_recorder` (finds wrong broadcasts).
 """
 
 from plugrad_torch import backend

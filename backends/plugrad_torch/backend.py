@@ -14,7 +14,7 @@ from plugrad import LearnerProtocol
 from plugrad.batch import portable
 from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable
-from plugrad.hooks.backend_helpers import check_float32, find_param_ref, functional_call_by_ref
+from plugrad.hooks.backend_helpers import check_float32, default_dtype, find_param_ref, functional_call_by_ref
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
@@ -35,6 +35,7 @@ from plugrad_torch.optimizers import (
     wrap_optimizer,
 )
 from plugrad_torch.program import compile_update
+from plugrad_torch.sharding import ShardedParameters, ShardedVariable, divide
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable, places_in
 
 __all__ = [
@@ -80,6 +81,7 @@ def backend_info() -> BackendInfo:
         devices,
         capabilities,
         contract_version=2,
+        divide=divide,
         module_class=TorchRLModule,
     )
 
@@ -93,6 +95,9 @@ def ops(learner: LearnerProtocol) -> Ops:
 @hookimpl
 def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None, trainable: bool) -> Variable:
     """See `BackendSpec.get_tensor_variable`: a tensor on the learner's device."""
+    is_vector = dtype is None and np.ndim(value) == 1 and default_dtype(value) == "float32"
+    if learner.config.sharding is not None and is_vector and not trainable:
+        return ShardedVariable(value, dtype, learner.device)
     return TensorVariable(value, dtype, learner.device, trainable)
 
 
@@ -163,7 +168,8 @@ def flatten_parameters(learner: LearnerProtocol, params: Sequence[torch.nn.Param
     """See `GradientSpec.flatten_parameters`: the parameters become views of the vector."""
     refs = [learner.get_param_ref(param) for param in params]
     check_float32(refs, params)
-    return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
+    kind = FlatParameters if learner.config.sharding is None else ShardedParameters
+    return kind(refs, params, functional_call_by_ref(learner, refs, params))
 
 
 @hookimpl

@@ -103,6 +103,7 @@ def _along(
         check_vectors(learner, module_id, vectors),
         cast("TorchRLModule", learner.module[module_id]),
     )
+    module._gather()
     parameters = [module.named_state()[name] for name in vectors]
     with torch.enable_grad():
         value = check_scalar(learner, module_id, function())

@@ -1,6 +1,6 @@
 """RLModules of torch: the base of users' modules, and neutral networks as a module."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from plugrad.spaces.kinds import is_one_hot
 from plugrad.types import Array
 from plugrad_torch import threads
 from plugrad_torch.devices import ops_on
+from plugrad_torch.sharding import ShardedParameters
 from plugrad_torch.variables import places_in, to_numpy
 
 
@@ -30,6 +31,8 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
     _device = "cpu"
     _mode_is_set = False
     _num_weights: float | None = None
+    divided: Sequence[ShardedParameters] = ()
+    """The vectors of its parameters which each process of a group has in part (`plugrad_torch.sharding`)."""
 
     def __init__(self, **spec: Any) -> None:
         torch.nn.Module.__init__(self)
@@ -39,6 +42,11 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
     def ops(self) -> Ops:  # type: ignore[override]
         """Tensor functions that make tensors on the device of the module."""
         return ops_on(self._device)
+
+    def _gather(self) -> None:
+        """Put weights together of which this process has a part, before they are read."""
+        for each in self.divided:
+            each.gather()
 
     def named_weights(self) -> dict[str, torch.nn.Parameter]:
         """`{name: parameter}` in canonical order: by name, since `named_parameters` depends on nesting."""
@@ -66,6 +74,7 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
         """
         if self._mode_is_set:
             return forward(*args, **kwargs)
+        self._gather()
         flags = [(each, each.training) for each in self.modules()]
         self.__dict__["_mode_is_set"] = True
         try:
@@ -118,6 +127,7 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
 
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
+        self._gather()
         return {name: to_numpy(tensor) for name, tensor in self.named_state().items()}
 
     def _count_changes(self) -> int:
@@ -130,6 +140,7 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
         )
 
     def _load(self, state: Mapping[str, Array]) -> None:
+        self._gather()
         with torch.no_grad():
             for name, tensor in self.named_state().items():
                 tensor.copy_(torch.as_tensor(np.array(state[name])))
@@ -227,6 +238,7 @@ class TorchNetwork(NetworkModule, TorchRLModule, has_modes=False):
 
     def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """See `RLModule.in_mode`: it has no layers."""
+        self._gather()
         return forward(*args, **kwargs)
 
     @contextmanager
@@ -250,4 +262,5 @@ class TorchNetwork(NetworkModule, TorchRLModule, has_modes=False):
         )
 
     def _acting_weights(self) -> WeightsOnDemand:
+        self._gather()
         return WeightsOnDemand(self.named_weights(), to_numpy)

@@ -19,9 +19,10 @@ from plugrad.gradients import FlatVariable, Gradients, flat_of, layouts_in
 from plugrad.hooks.backend_helpers import check_is_optimizer, check_params
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Ops, Variable
-from plugrad.optimizers import Adam, DelayedOptimizer, Guard, Optimizer
+from plugrad.optimizers import Adam, DelayedOptimizer, Guard, Optimizer, undelayed
 from plugrad.types import Array
 from plugrad_torch import versions
+from plugrad_torch.sharding import ShardedParameters, stepping_parts
 from plugrad_torch.step_recorder import is_recording
 from plugrad_torch.variables import FlatParameters
 
@@ -235,20 +236,29 @@ def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None
                     continue
                 optimizer = optimizer.optimizer
             gradient = flat_of(learner.ops, gradients_dict, each.layout)
-            if in_place and _fused_adam_ is not None and type(optimizer) is Adam:
-                fused_adam(optimizer, gradient)
-            elif (
-                is_recording(gradient)
-                and _fused_adam_ is not None
-                and not learner.is_guarded
-                and (adam := _adam_in(optimizer)) is not None
-            ):
-                keep: Guard = learner.guard
-                if isinstance(optimizer, DelayedOptimizer):
-                    keep = optimizer.steps.count(learner.ops, keep)
-                _fused_adam_on_copies(adam, gradient, keep)
+            parameters = optimizer.parameters
+            if isinstance(parameters, ShardedParameters) and parameters.is_divided:
+                with stepping_parts(parameters, undelayed(optimizer).slots.values()) as part:
+                    _step(learner, optimizer, gradient[part], in_place=in_place)
             else:
-                optimizer.step(learner.ops, gradient, learner.guard)
+                _step(learner, optimizer, gradient, in_place=in_place)
+
+
+def _step(learner: LearnerProtocol, optimizer: Optimizer, gradient: Tensor, *, in_place: bool) -> None:
+    if in_place and _fused_adam_ is not None and type(optimizer) is Adam:
+        fused_adam(optimizer, gradient)
+    elif (
+        is_recording(gradient)
+        and _fused_adam_ is not None
+        and not learner.is_guarded
+        and (adam := _adam_in(optimizer)) is not None
+    ):
+        keep: Guard = learner.guard
+        if isinstance(optimizer, DelayedOptimizer):
+            keep = optimizer.steps.count(learner.ops, keep)
+        _fused_adam_on_copies(adam, gradient, keep)
+    else:
+        optimizer.step(learner.ops, gradient, learner.guard)
 
 
 def _steps_in_place(optimizer: Optimizer, learner: LearnerProtocol) -> bool:

@@ -1,7 +1,6 @@
 """Learners in processes that something else has started: torchrun, or whoever sets the variables that it sets."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -24,39 +23,14 @@ def started(
     backend: str, folder: Path, what: str, absent: tuple[int, ...] = (), fails: bool = False
 ) -> list[Any]:
     """What each of three processes found, or said if it fails; started by variables as torchrun sets them."""
-    size = 3
-    port = free_port()
-    processes = []
-    for rank in range(size):
-        if rank in absent:
-            continue
-        environment = {
-            **os.environ,
-            "RANK": str(rank),
-            "WORLD_SIZE": str(size),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "OMP_NUM_THREADS": "1",
-        }
-        command = [sys.executable, str(TESTS / "launched.py"), backend, str(folder), what]
-        processes.append(
-            subprocess.Popen(
-                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-        )
+    command = [str(TESTS / "launched.py"), backend, str(folder), what]
+    processes = launched.start(command, size=3, absent=absent)
     said = [each.communicate(timeout=240)[0] for each in processes]
     if fails:
         assert all(each.returncode for each in processes)
         return said
     assert [each.returncode for each in processes] == [0] * len(processes), "\n".join(said)
     return found_by_all(folder / what)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def found_by_all(folder: Path) -> list[Any]:
@@ -164,7 +138,12 @@ def test_so_are_sequences_of_other_lengths_and_episodes_and_modules_in_another_o
     what: str, by_torchrun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of one process that is launched alone."""
-    place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    place = {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(launched.free_port()),
+    }
     for name, value in place.items():
         monkeypatch.setenv(name, value)
     with launched.group_for("torch", what) as group:

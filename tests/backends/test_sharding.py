@@ -1,4 +1,4 @@
-"""One learner on several devices: `learners(sharding="fsdp")`. JAX shards, on eight CPUs; other backends refuse."""
+"""One learner divided: `learners(sharding="fsdp")`. JAX over eight CPUs, torch over two processes; tf2 refuses."""
 
 import json
 import sys
@@ -7,14 +7,17 @@ from pathlib import Path
 from subprocess import run
 from typing import Any
 
+import divided
 import needs
 import numpy as np
 import pytest
-from learning import ppo_config
+from launched import start
+from learning import ppo_config, weights
 
 from plugrad.errors import ConfigError
 
 PROGRAM = Path(__file__).with_name("lives_on_shared_devices.py")
+TESTS = PROGRAM.parent.parent
 DEVICES = 8
 
 
@@ -100,11 +103,19 @@ def test_what_is_not_sharded_is_an_error_at_build(found: Any) -> None:
 def test_a_backend_that_cannot_shard_here_says_so_at_build(backend: str) -> None:
     """JAX sees one CPU in this process."""
     config = ppo_config(backend).learners(sharding="fsdp")
-    expected = "sees one device" if backend == "jax" else f"backend '{backend}' does not shard a learner"
-    with pytest.raises(ConfigError, match=expected):
+    expected = {
+        "jax": "sees one device",
+        "torch": r'type .learners\(launcher="env"\) and start the program with torchrun',
+    }
+    with pytest.raises(ConfigError, match=expected.get(backend, f"'{backend}' does not shard a learner")):
         config.build_learner()
     with pytest.raises(ConfigError, match="found learners in others"):
         config.learners(num_learners=2).build_learner()
+    if backend != "torch":
+        with pytest.raises(
+            ConfigError, match="does not shard a learner over the processes of launcher='env'"
+        ):
+            config.learners(launcher="env").build_learner()
 
 
 def test_a_module_that_was_put_on_no_device_is_not_shared() -> None:
@@ -113,3 +124,114 @@ def test_a_module_that_was_put_on_no_device_is_not_shared() -> None:
 
     assert mesh_of(None) is None
     assert num_devices(None) == 1
+
+
+# --- torch: two processes ---
+
+LIVES = pytest.mark.parametrize("life", ["ppo", "sac", "ppo own"])
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """Where two processes saved, and what each found; each has had 7 or 5 of the 12 rows of an update."""
+    needs.backend("torch")
+    folder = tmp_path_factory.mktemp("divided")
+    whole = divided.learner_of("ppo")
+    divided.trained(whole, "ppo", range(3))
+    whole.save_to_path(folder / "whole")
+    started = start([str(TESTS / "divided.py"), str(folder)], size=2)
+    said = [each.communicate(timeout=240)[0] for each in started]
+    assert [each.returncode for each in started] == [0, 0], "\n".join(said)
+    return folder, [dict(np.load(folder / f"{rank}.npz")) for rank in range(2)]
+
+
+@cache
+def alone(life: str) -> dict[str, Any]:
+    """One learner with the rows of both processes."""
+    algorithm, own = life.split()[0], life.endswith("own")
+    divided.SEEN.clear()
+    learner = divided.learner_of(algorithm, own=own)
+    losses = divided.trained(learner, algorithm, range(divided.UPDATES))
+    obs = divided.rows_of(algorithm, 99)["obs"]
+    return {
+        "learner": learner,
+        "losses": losses,
+        "seen": str(divided.SEEN[0]),
+        "state": divided.state_of(learner),
+        "acted": learner.compute_actions(obs, explore=False)["action_dist_inputs"],
+    }
+
+
+@LIVES
+def test_a_learner_divided_over_processes_computes_what_one_computes(processes: Any, life: str) -> None:
+    """Losses, clipped gradients by Adam's slots, weights and targets after 20 steps; names that hooks see."""
+    one = alone(life)
+    for each in processes[1]:
+        for name in ("losses", "state", "acted"):
+            np.testing.assert_allclose(each[f"{life} {name}"], one[name], rtol=0, atol=1e-6, err_msg=name)
+        assert str(each[f"{life} seen"]) == one["seen"]
+
+
+@LIVES
+def test_between_updates_a_process_keeps_its_part(processes: Any, life: str) -> None:
+    """Of parameters, m, v and targets, and no gradients. While it acts it has the parameters whole."""
+    learner = alone(life)["learner"]
+    vectors = [own.layout.size for own in learner.registered_optimizers.values()]
+    targets = [len(own.variable.read()) for own in learner.targets.values()]
+    few = 8 * len(vectors)  # what stands for a missing parameter, and the count of steps
+    for rank, found in enumerate(processes[1]):
+        parts = [3 * len(part_of(size, rank)) for size in vectors] + [
+            len(part_of(size, rank)) for size in targets
+        ]
+        for when in ("at first", "between", "undone", "at last"):
+            assert int(found[f"{life} bytes {when}"]) <= 4 * sum(parts) + few, when
+        assert int(found[f"{life} bytes acting"]) >= 4 * sum(parts)
+
+
+def part_of(size: int, rank: int) -> range:
+    """The first process has the larger half."""
+    return range(size)[: -(-size // 2)] if rank == 0 else range(size)[-(-size // 2) :]
+
+
+@LIVES
+def test_an_error_in_one_process_leaves_all_as_they_were(processes: Any, life: str) -> None:
+    for rank, each in enumerate(processes[1]):
+        assert str(each[f"{life} failed"]).startswith(
+            "ZeroDivisionError" if rank else "CollectiveError: learner 1"
+        )
+        np.testing.assert_array_equal(each[f"{life} undone"], each[f"{life} state"])
+
+
+@LIVES
+def test_checkpoints_cross_between_divided_and_whole(processes: Any, life: str) -> None:
+    """Saved divided: goes on divided and whole. Saved whole: see the next. Weights that are set reach all parts."""
+    folder, found = processes
+    algorithm, half = life.split()[0], range(divided.UPDATES // 2, divided.UPDATES)
+    learner = divided.learner_of(algorithm, own=life.endswith("own"))
+    learner.restore_from_path(folder / life / "half")
+    divided.trained(learner, algorithm, half)
+    np.testing.assert_allclose(divided.state_of(learner), alone(life)["state"], rtol=0, atol=1e-6)
+    given = divided.numbers(alone(life)["learner"].get_weights())
+    for each in found:
+        np.testing.assert_array_equal(each[f"{life} state again"], each[f"{life} state"])
+        np.testing.assert_allclose(each[f"{life} set"], given + 1, rtol=0, atol=1e-6)
+
+
+def test_the_two_halves_of_a_step_are_divided_too(processes: Any) -> None:
+    learner = divided.learner_of("ppo")
+    learner.restore_from_path(processes[0] / "whole")
+    for _ in range(2):
+        learner.forward_backward(divided.rows_of("ppo", 3)).result()
+    learner.optim_step().result()
+    for each in processes[1]:
+        np.testing.assert_allclose(each["ppo verbs"], weights(learner), rtol=0, atol=1e-6)
+
+
+def test_what_cannot_be_divided_is_an_error_at_build(processes: Any) -> None:
+    for each in processes[1]:
+        for name, words in {
+            "compiled": 'type .framework(compile="none")',
+            "optimizer": "(OwnAdam), which may look at a whole vector: type one of .training(optimizer=",
+            "undo": "type config.training(undo=True)",
+        }.items():
+            assert words in str(each[f"refused {name}"])

@@ -248,9 +248,10 @@ class Config(SamplingSettings):
                 many as possible), by a placement group that has their CPUs, GPUs and other resources before the first
                 one starts; if the cluster does not have them within `timeout_s`, it is an error. None: each where Ray
                 finds a place for it. Default: `None`.
-            sharding (str): "fsdp": one learner on all devices of a kind that its process sees. Each keeps an equal part
-                of the parameters and of the optimizers' states; numbers and checkpoints are those of one device. Only
-                on JAX, with built-in networks and without other learners. None: one device. Default: `None`.
+            sharding (str): "fsdp": on JAX one learner on all devices of a kind that its process sees, with built-in
+                networks; on torch over the processes of `launcher="env"`, where each keeps its part between updates.
+                Each device or process keeps an equal part of the parameters, of the optimizers' states and of target
+                networks; numbers and checkpoints are those of one device. None: each has all. Default: `None`.
             learner_class (class): a subclass of `Learner`, or its name "package.module:Class". None: the algorithm's.
                 Default: `None`.
             learner_connector (function): called with the observation space and the action space; it returns a connector

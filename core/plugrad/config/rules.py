@@ -120,10 +120,11 @@ def check_consistency(config: Any) -> None:
         ConfigError: one space is given without the other, `policies_to_train` or `agent_to_module` names an unknown
             module, or a learner is sharded that is not alone.
     """
-    if config.sharding is not None and (config.num_learners or config.launcher != "ray"):
+    if config.sharding is not None and config.num_learners and config.launcher == "ray":
         raise ConfigError(
-            f"sharding={config.sharding!r} is one learner on all devices of this process; found learners in others "
-            f"(num_learners={config.num_learners}, launcher={config.launcher!r}): leave the one or the other out",
+            f"sharding={config.sharding!r} is one learner on all devices of this process, or over the processes of a "
+            f"launcher; found learners in others, of Ray (num_learners={config.num_learners}): leave the one or the "
+            'other out, or type .learners(launcher="env", num_learners=0)',
             field="sharding",
         )
     if (config.observation_space is None) != (config.action_space is None):

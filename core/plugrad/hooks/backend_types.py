@@ -113,6 +113,12 @@ class BackendInfo:
         device_groups: `{device: name of the group of all devices of its kind}`, such as `{"cpu:0": "cpu:0-7"}`: with
             `sharding="fsdp"` a learner's device is such a group. A device alone has none. None: the backend does not
             shard.
+        divide: `divide(learner, rank, size, connected)` divides what a learner keeps between updates, its parameters,
+            slots of optimizers and target networks, over the processes of a launcher: with `sharding="fsdp"` it is
+            called when they have found each other and after each update. It exchanges nothing. `connected()` gives the
+            collective by which a vector is put together when all processes read it. The variables have
+            `is_divided = True`: they are no part of the hash by which learners are compared. None: the backend does not
+            shard a learner over processes.
         host_devices: those of `devices` that compute in the host's memory. Batches for them are made in numpy, which
             reads their tensors without a copy.
         computing_on: gives for a name of `devices` a context manager, such as `tf.device`: in it, operations compute
@@ -137,6 +143,7 @@ class BackendInfo:
     contract_version: int = 1
     device_aliases: Mapping[str, str] = field(default_factory=dict)
     device_groups: Mapping[str, str] | None = None
+    divide: Callable[..., None] | None = None
     host_devices: Collection[str] = ("cpu",)
     computing_on: Callable[[str], AbstractContextManager[None]] | None = None
     module_class: Any = None

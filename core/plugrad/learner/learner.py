@@ -1131,8 +1131,9 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         """
         self._check_no_step_is_open("save_to_path")
         with nullcontext(True) if self.peers is None else self.peers.once() as is_writer:
+            state = self.get_state() if is_writer or (self.peers and self.peers.is_divided) else {}
             if is_writer:
-                save_state(path, self.get_state(), self.get_metadata(), keep=keep)
+                save_state(path, state, self.get_metadata(), keep=keep)
                 self.notify("checkpoint_saved", path=str(path))
         return str(path)
 

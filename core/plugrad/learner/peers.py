@@ -97,6 +97,7 @@ class Peers:
             self._connect()
             try:
                 self._begin_equal()
+                self._divide()
             except BaseException:
                 self.close()
                 raise
@@ -171,6 +172,7 @@ class Peers:
     def has_updated(self) -> None:
         """An update is done, so its program is compiled: from now on `timeout_s` applies."""
         self._timeout_s = self._learner.config.timeout_s
+        self._divide()
 
     @contextmanager
     def once(self) -> Iterator[bool]:
@@ -185,6 +187,7 @@ class Peers:
         try:
             yield self.rank == 0
             self._gather(None)
+            self._divide()  # what was put together to be saved
         except BaseException:
             self.leave()
             raise
@@ -194,6 +197,18 @@ class Peers:
         collective = self._learner.collective
         if collective is not None:
             collective.leave()
+            self._divide()  # in all, wherever each was: the next reading of a vector is one of all processes
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the learner is divided over the processes, so that all have to read its state together."""
+        return self.size > 1 and self._learner.config.sharding is not None
+
+    def _divide(self) -> None:
+        """Divide what the learner keeps between updates, with `sharding`."""
+        divide = self._learner.backend_info.divide
+        if self.is_divided and divide is not None:
+            divide(self._learner, self.rank, self.size, self._connected)
 
     def close(self) -> None:
         """Leave for good."""
@@ -209,7 +224,6 @@ class Peers:
         if self.size == 1:
             return [value]
         collective = self._connected()
-        collective.timeout_s = self._timeout_s
         own = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         words = -(-len(own) // 8)
         sizes = np.zeros(self.size, np.int64)
@@ -235,6 +249,7 @@ class Peers:
                     **error.facts,
                 )
                 raise self._lost from error
+        collective.timeout_s = self._timeout_s
         return collective
 
     def _connect(self) -> Collective:

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad import numpy_ops
-from plugrad.config import Config
+from plugrad.config import RAY, Config
 from plugrad.distributions import Beta, StateDependentGaussian
 from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo
@@ -137,6 +137,21 @@ def choose_device(config: Config, info: BackendInfo) -> str:
 
 def _group_of(device: str, config: Config, info: BackendInfo) -> str:
     asked, without = f"sharding={config.sharding!r}", "leave .learners(sharding=...) out"
+    if config.launcher != RAY:
+        if info.divide is None:
+            raise ConfigError(
+                f"{asked}: backend {info.name!r} does not shard a learner over the processes of "
+                f"launcher={config.launcher!r}: type .framework(...) with one that does (docs/many-learners.md, "
+                f"sharding), or {without}",
+                field="sharding",
+            )
+        return device
+    if info.device_groups is None and info.divide is not None:
+        raise ConfigError(
+            f"{asked}: backend {info.name!r} shards a learner over several processes, and this one is alone: type "
+            f'.learners(launcher="env") and start the program with torchrun (docs/your-cluster.md), or {without}',
+            field="sharding",
+        )
     if info.device_groups is None:
         raise ConfigError(
             f"{asked}: backend {info.name!r} does not shard a learner: type .framework(...) with one that does "
