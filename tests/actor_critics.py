@@ -55,6 +55,37 @@ def several_steps(rows: int = 16) -> dict[str, np.ndarray]:
     }
 
 
+MASK = np.array([[0, 1, 1, 1], [1, 1, 1, 0]], bool)
+"""One sequence with a step of burn-in, one that is padded."""
+RECURRENT = {"fcnet_hiddens": [3], "use_lstm": True, "lstm_cell_size": 2, "max_seq_len": 3}
+
+
+def recurrent(kind: str, backend: str, **training: Any) -> Any:
+    """A config with LSTMs of two cells."""
+    return tiny(kind, backend, gamma=0.9, **training).rl_module(model_config=RECURRENT)
+
+
+def sequences(kind: str, seed: int = 0, copies: int = 1) -> dict[str, Any]:
+    """Sequences [2 copies, 4, ...] as a replay buffer has them."""
+    rng, mask = np.random.default_rng(seed), np.tile(MASK, (copies, 1))
+    obs = rng.normal(size=(len(mask), 5, 3)).astype(np.float32)
+    space = KINDS[kind][1]
+    drawn = rng.uniform(0.0, 0.4, (*mask.shape, 2)) if space.shape else rng.integers(3, size=mask.shape)
+    return {
+        Columns.OBS: obs[:, :-1],
+        Columns.NEXT_OBS: obs[:, 1:],
+        Columns.ACTIONS: drawn.astype(space.dtype),
+        Columns.REWARDS: rng.normal(size=mask.shape).astype(np.float32),
+        Columns.TERMINATEDS: rng.random(mask.shape) < 0.3,
+        Columns.LOSS_MASK: mask,
+        Columns.SEQ_LENS: np.tile([4, 3], copies).astype(np.int32),
+        Columns.STATE_IN: {
+            name: rng.normal(size=(len(mask), 2)).astype(np.float32)
+            for name in ("pi_h", "pi_c", "qf_h", "qf_c")
+        },
+    }
+
+
 def dense(x: np.ndarray, weights: dict[str, np.ndarray], name: str) -> np.ndarray:
     return x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
 

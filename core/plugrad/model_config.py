@@ -189,6 +189,23 @@ MODEL_CONFIG: dict[str, Any] = {name: each.default for name, each in MODEL_SETTI
 """The defaults of `MODEL_SETTINGS`."""
 
 
+def max_seq_len(model_config: Mapping[str, Any]) -> int:
+    """`max_seq_len`, which a module of a user's own may have, too.
+
+    Args:
+        model_config: the module's.
+
+    Returns:
+        The setting, or its default.
+
+    Raises:
+        ConfigError: it is not a whole number above 0.
+    """
+    length: int = model_config.get("max_seq_len", MODEL_CONFIG["max_seq_len"])
+    MODEL_SETTINGS["max_seq_len"].check("max_seq_len", length)
+    return length
+
+
 def complete_model_config(given: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Complete a `model_config` with defaults, and check it.
 

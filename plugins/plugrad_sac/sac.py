@@ -19,7 +19,9 @@ from plugrad_sac.twin_critics import CRITICS
 
 
 class SACTraining(OffPolicyTraining):
-    """`OffPolicyTraining` with the TD errors of SAC."""
+    """`OffPolicyTraining` with the TD errors of SAC, from rows or sequences."""
+
+    trains_sequences = True
 
     @staticmethod
     def td_errors(learner: LearnerProtocol, module_id: ModuleID, *args: Any) -> Tensor:

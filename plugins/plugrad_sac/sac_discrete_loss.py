@@ -9,6 +9,7 @@ from math import log
 from typing import Any
 
 from plugrad import Columns, LearnerProtocol
+from plugrad.batch import next_columns, of_next
 from plugrad.losses import mean_over_rows, sac_discrete_policy_loss, sac_discrete_value
 from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
@@ -94,12 +95,14 @@ def soft_td_errors(
         BatchError: a column does not have one number per row, and would broadcast.
     """
     ops = learner.ops
-    later = {Columns.OBS: batch[Columns.NEXT_OBS], Columns.ACTIONS: batch[Columns.ACTIONS]}
+    later = {Columns.ACTIONS: batch[Columns.ACTIONS]}
     if Columns.NEXT_ACTION_MASK in batch:
         later[Columns.ACTION_MASK] = batch[Columns.NEXT_ACTION_MASK]
-    outputs = learner.targets[module_id].forward(later)  # the policy in it is the present one: it has no copy
-    logp = _log_probabilities(ops, outputs)
-    values = sac_discrete_value(ops, logp, outputs[QF_PREDS], ops.exp(fwd_out[LOG_ALPHA]))
+    # The policy in it is the present one: it has no copy.
+    outputs = learner.targets[module_id].forward(next_columns(ops, batch, **later))
+    logp = of_next(batch, _log_probabilities(ops, outputs), inner=1)
+    q_of_next = of_next(batch, outputs[QF_PREDS], inner=1)
+    values = sac_discrete_value(ops, logp, q_of_next, ops.exp(fwd_out[LOG_ALPHA]))
     q_values = _values_of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
     return twin_td_errors(ops, module_id, config, batch, q_values, values)
 

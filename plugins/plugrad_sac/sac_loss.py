@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from math import prod
 
 from plugrad import Columns, LearnerProtocol
+from plugrad.batch import next_columns, of_next, with_state
 from plugrad.distributions import Distribution
 from plugrad.losses import mean_over_rows, sac_policy_loss, sac_value
 from plugrad.schedules import ConfigView
@@ -78,7 +79,7 @@ def policy_and_temperature_loss(
     policy = _policy(learner, module_id, fwd_out[Columns.ACTION_DIST_INPUTS])
     actions, logp = policy.rsample_with_logp(batch[NOISE])
     chosen = {Columns.OBS: batch[Columns.OBS], POLICY_ACTIONS: actions}
-    q_values = module.forward_train(chosen)[QF_PREDS]
+    q_values = module.forward_train(with_state(batch, chosen))[QF_PREDS]
     policy_loss = mean_over_rows(ops, sac_policy_loss(ops, logp, q_values, alpha), batch)
     learner.register_metric(module_id, "policy_loss", policy_loss)
     auto = -float(prod(policy.action_shape))
@@ -112,12 +113,13 @@ def soft_td_errors(
     Raises:
         BatchError: a column does not have one number per row, and would broadcast.
     """
-    ops, new_obs = learner.ops, batch[Columns.NEXT_OBS]
-    outputs = learner.module[module_id].forward_train({Columns.OBS: new_obs})
-    policy = _policy(learner, module_id, ops.stop_gradient(outputs[Columns.ACTION_DIST_INPUTS]))
+    ops = learner.ops
+    outputs = learner.module[module_id].forward_train(next_columns(ops, batch))
+    inputs = of_next(batch, outputs[Columns.ACTION_DIST_INPUTS], inner=1)
+    policy = _policy(learner, module_id, ops.stop_gradient(inputs))
     actions, logp = policy.rsample_with_logp(batch[NEXT_NOISE])
-    chosen = {Columns.OBS: new_obs, POLICY_ACTIONS: actions}
-    q_values = learner.targets[module_id].forward(chosen)[QF_PREDS]
+    chosen = next_columns(ops, batch, **{POLICY_ACTIONS: actions})
+    q_values = of_next(batch, learner.targets[module_id].forward(chosen)[QF_PREDS])
     values = sac_value(ops, logp, q_values, ops.exp(fwd_out[LOG_ALPHA]))
     return twin_td_errors(ops, module_id, config, batch, fwd_out[QF_PREDS], values)
 

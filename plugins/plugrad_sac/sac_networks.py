@@ -30,6 +30,7 @@ class SquashedGaussianNetwork(BoxPolicyAndCritics):
     """
 
     algorithm = "SAC"
+    can_remember = True
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, num_quantiles: int | None = None) -> None:
         super().__init__(spec, outputs_per_dimension=2, num_quantiles=num_quantiles)
@@ -60,6 +61,7 @@ class CategoricalNetwork(PolicyAndCritics):
     """
 
     algorithm = "SAC"
+    can_remember = True
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float) -> None:
         num_actions = int(array_space(spec.action_space).n)  # type: ignore[attr-defined]
@@ -75,8 +77,8 @@ class CategoricalNetwork(PolicyAndCritics):
     def _inputs(self, ops: Ops, outputs: Tensor) -> Tensor:
         return outputs
 
-    def _values(self, ops: Ops, weights: Mapping[str, Tensor], obs: Tensor, actions: Tensor) -> Tensor:
-        return self._critics.values(ops, weights, obs)
+    def _values(self, ops: Ops, weights: Mapping[str, Tensor], features: Tensor, actions: Tensor) -> Tensor:
+        return self._critics.values(ops, weights, features)
 
 
 def sac_network(spec: RLModuleSpec, *, initial_alpha: float) -> PolicyAndCritics:

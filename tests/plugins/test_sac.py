@@ -440,8 +440,6 @@ def test_what_they_cannot_do_is_said(config):
         build(gym.spaces.Box(-np.inf, np.inf, (2,)))
     with pytest.raises(ConfigError, match=r"action space, found MultiDiscrete\(\[2 3\]\)"):
         build(gym.spaces.MultiDiscrete([2, 3]))
-    with pytest.raises(ConfigError, match="has no recurrent networks"):
-        build(gym.spaces.Box(-1.0, 1.0, (2,)), use_lstm=True)
     with pytest.raises(ConfigError, match="capacity=100 rows, and a minibatch has 256"):
         config().environment("Pendulum-v1").training(replay_buffer_config={"capacity": 100}).build_algo()
 

@@ -73,6 +73,13 @@ class OffPolicyConfig(AlgorithmConfig):
         check=_check_n_step,
         help="rewards that are summed before a value is bootstrapped; [least, most]: drawn for each row",
     )
+    burn_in_len: int = field(
+        0,
+        minimum=0,
+        maximum=100_000,
+        reason="so many steps more has each sequence",
+        help="steps before those of a sequence that are trained, which renew the recorded state of a recurrent module",
+    )
     replay_buffer_config: dict[str, Any] = field(
         dict(DEFAULTS),
         check=lambda info, value: merged_replay_settings(info.make_default(), value),

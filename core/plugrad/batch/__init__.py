@@ -20,6 +20,7 @@ from plugrad.batch.forms import (
     minibatch,
     portable,
 )
+from plugrad.batch.next_steps import next_columns, of_next, with_state
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 
 __all__ = [
@@ -38,9 +39,12 @@ __all__ = [
     "join_batches",
     "minibatch",
     "missing_column",
+    "next_columns",
+    "of_next",
     "pad",
     "piece_lengths",
     "portable",
     "refuse",
     "unpad",
+    "with_state",
 ]

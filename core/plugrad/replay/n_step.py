@@ -1,6 +1,6 @@
 """Transitions of n steps: the rows of a replay buffer, made of episodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from zlib import crc32
@@ -92,12 +92,10 @@ class NStepTransitions:
         for chunk in chunks:
             id_ = str(chunk.id_)
             before = self._waiting.pop(id_, None)  # a lost life may begin another chunk of the same id
-            whole = joined(before, chunk) if before is not None and follows(chunk, before) else chunk
-            rows.append(transitions(whole, self._numbers(whole), self._gamma))
-            if not whole.is_done and self._n > 1:
-                ready = max(0, len(whole) - self._n + 1)
-                rows[-1] = {name: values[:ready] for name, values in rows[-1].items()}
-                waiting[id_] = from_step(whole, ready)
+            found, rest = self._divide(chunk, before)
+            rows.append(found)
+            if rest is not None:
+                waiting[id_] = rest
         prefixes = tuple(f"{id_}/" for id_ in running)
         self._waiting = {
             id_: each for id_, each in self._waiting.items() if id_.startswith(prefixes)
@@ -106,6 +104,17 @@ class NStepTransitions:
             return rows[0]
         names = [name for name in rows[0] if all(name in each for each in rows)]
         return {name: np.concatenate([each[name] for each in rows]) for name in names}
+
+    def _divide(
+        self, chunk: SingleAgentEpisode, before: SingleAgentEpisode | None
+    ) -> tuple[dict[str, Array], SingleAgentEpisode | None]:
+        """The rows of a chunk and of the steps that waited for it, and the steps that wait now."""
+        whole = joined(before, chunk) if before is not None and follows(chunk, before) else chunk
+        rows = transitions(whole, self._numbers(whole), self._gamma)
+        if whole.is_done or self._n == 1:
+            return rows, None
+        ready = max(0, len(whole) - self._n + 1)
+        return {name: values[:ready] for name, values in rows.items()}, from_step(whole, ready)
 
     def _numbers(self, episode: SingleAgentEpisode) -> int | Array:
         """The steps of each row of an episode, by a hash: splitmix64 (Steele 2014, doi:10.1145/2660193.2660195)."""
@@ -163,23 +172,29 @@ def joined(waiting: SingleAgentEpisode, chunk: SingleAgentEpisode) -> SingleAgen
     Returns:
         Their steps; it has ended if the later one has.
     """
-    masks = masks_of(chunk)
-    kept = {name: masks[name] for name in waiting.extra_model_outputs if name in masks}
+    extra = chunk.extra_model_outputs
+    kept = {name: extra[name] for name in waiting.extra_model_outputs if name in extra}
     return concat_chunks([waiting, replace(chunk, extra_model_outputs=kept)])
 
 
+_STEPS = ("observations", "actions", "rewards", "t_started")
+
+
 def _restored(columns: Mapping[str, Any], id_: str) -> SingleAgentEpisode:
-    masks = {name: values for name, values in columns.items() if name in MASKS}
-    steps = {name: values for name, values in columns.items() if name not in MASKS}
-    return SingleAgentEpisode(**steps, extra_model_outputs=masks, id_=id_)
+    steps = {name: columns[name] for name in _STEPS if name in columns}
+    extra = {name: values for name, values in columns.items() if name not in steps}
+    return SingleAgentEpisode(**steps, extra_model_outputs=extra, id_=id_)
 
 
-def from_step(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
+def from_step(
+    episode: SingleAgentEpisode, first: int, columns: Collection[str] = MASKS
+) -> SingleAgentEpisode:
     """A copy of the steps of an episode from one on, with the columns that transitions have.
 
     Args:
         episode: that is running.
         first: the first step.
+        columns: those of `extra_model_outputs` that are kept.
 
     Returns:
         The rest.
@@ -188,7 +203,11 @@ def from_step(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
         observations=episode.observations[first:].copy(),  # not a view that keeps the fragment alive
         actions=episode.actions[first:].copy(),
         rewards=episode.rewards[first:].copy(),
-        extra_model_outputs={name: values[first:].copy() for name, values in masks_of(episode).items()},
+        extra_model_outputs={
+            name: values[first:].copy()
+            for name, values in episode.extra_model_outputs.items()
+            if name in columns
+        },
         id_=episode.id_,
         t_started=None if episode.t_started is None else episode.t_started + first,
     )

@@ -4,21 +4,26 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
-from plugrad.action_rows import action_dtype, action_shape
+from plugrad.batch import Rows as BatchRows
 from plugrad.columns import Columns
-from plugrad.episodes import MASKS, MultiAgentEpisode, episodes_by_module, own_episode
-from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.episodes import MultiAgentEpisode, episodes_by_module, own_episode
+from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
+from plugrad.model_config import max_seq_len
 from plugrad.module_spec import names_modules, spaces_of, specs_of
-from plugrad.observations import model_space, row_shape, row_space
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
 from plugrad.replay.hindsight import GoalRewards, GoalSpace, HindsightTransitions
 from plugrad.replay.observation_rows import StoredPart, stored_parts
+from plugrad.replay.sequences import (
+    SequenceForm,
+    SequenceTransitions,
+    sequence_priorities,
+    steps_per_minibatch,
+)
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
 from plugrad.replay.storage import Rows
@@ -28,6 +33,7 @@ from plugrad.sampling.environments import is_multi_agent, make_env
 from plugrad.sampling.learner_rewards import clip_rewards, reward_clip
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.training.offline import load_in_spaces_of, rename_to_only_module
+from plugrad.training.replay_columns import check_columns, check_sequences, example_row, with_masks_of
 from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -37,7 +43,8 @@ _log = logging.getLogger("plugrad")
 class OffPolicyTraining(Training):
     """Training from replay buffers, one per module, made when its first rows arrive.
 
-    Rows have the columns of `plugrad.replay.transitions`. Settings are those of `plugrad.OffPolicyConfig`.
+    Rows have the columns of `plugrad.replay.transitions`; those of a module with a recurrent state are sequences, see
+    `plugrad.replay.sequences`. Settings are those of `plugrad.OffPolicyConfig`.
 
     Rewards are stored without normalisation and normalised when they are drawn, as in stable-baselines3.
 
@@ -51,6 +58,7 @@ class OffPolicyTraining(Training):
     Attributes:
         td_errors: computes the TD errors [B] of rows, for prioritized replay: a function with the arguments of the hook
             `compute_loss_for_module`, set by a subclass. None: the algorithm does not support prioritized replay.
+        trains_sequences: whether the loss is one of sequences [B, T, ...], too, if a module has a recurrent state.
 
     Raises:
         ConfigError: prioritized replay is set, but the algorithm has no `td_errors`.
@@ -58,11 +66,13 @@ class OffPolicyTraining(Training):
 
     can_sample_async: ClassVar[bool] = True
     td_errors: ClassVar[Callable[..., Tensor] | None] = None
+    trains_sequences: ClassVar[bool] = False
 
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
         self._buffers: dict[ModuleID, ReplayBuffer] = {}
         self._transitions: dict[ModuleID, NStepTransitions] = {}
+        self._forms: dict[ModuleID, SequenceForm | None] = {}
         self._was_emptied = False
         self._needs_demonstrations = bool(self.config.demonstrations)
         self._filled_since = 0
@@ -108,12 +118,12 @@ class OffPolicyTraining(Training):
         """What the full buffers of the modules that are trained will take."""
         sizes = {}
         for module_id in specs_of(self.config):
-            config = self.config.get_config_for_module(module_id)
+            form = self._form(module_id)
             with suppress(ConfigError):  # a space of the user's own, of which the first rows tell
                 if self._is_trained(module_id) and None not in spaces_of(self.config, module_id):
-                    row = example_row(self.config, module_id)
+                    row = example_row(self.config, module_id, form)
                     parts = self._stored_parts(module_id)
-                    sizes[module_id] = buffer_size(config.replay_buffer_config, row, parts)
+                    sizes[module_id] = buffer_size(self._buffer_settings(module_id), row, parts)
         return sizes
 
     def training_step(self) -> ModuleResults:
@@ -181,6 +191,7 @@ class OffPolicyTraining(Training):
     def _drop_removed_modules(self) -> None:
         for module_id in self._buffers.keys() - specs_of(self.config) if names_modules(self.config) else ():
             del self._buffers[module_id], self._transitions[module_id]
+            self._forms.pop(module_id, None)
 
     def _is_trained(self, module_id: ModuleID) -> bool:
         trained = self.config.policies_to_train
@@ -213,7 +224,16 @@ class OffPolicyTraining(Training):
         num_rows = self._num_rows(num_new_steps) if buffers else 0
         if not num_rows:
             return {}
-        drawn = {module_id: buffer.sample(num_rows) for module_id, buffer in buffers.items()}
+        size = self.config.minibatch_size or num_rows
+        drawn = {}
+        for module_id, buffer in buffers.items():
+            form = self._form(module_id)
+            rows = size if form is None else max(1, round(size / form.steps))
+            drawn[module_id] = buffer.sample(rows * (num_rows // size))
+            found = drawn[module_id][0]
+            if form is not None and Columns.WEIGHTS in found:  # of sequences, whose steps all have it
+                weights = found[Columns.WEIGHTS][:, None]
+                found[Columns.WEIGHTS] = np.broadcast_to(weights, found[Columns.LOSS_MASK].shape).copy()
         batch = {module_id: rows for module_id, (rows, _) in drawn.items()}
         if self.config.normalize_rewards:  # by the current statistics, and an n-step reward as one sum
             scaled = self.algorithm.env_runner.reward_normalizer.normalize
@@ -221,7 +241,13 @@ class OffPolicyTraining(Training):
                 each: {**rows, Columns.REWARDS: scaled(rows[Columns.REWARDS])} for each, rows in batch.items()
             }
         # The rows are already in random order; `num_epochs` would mean more steps on the same rows.
-        results: ModuleResults = self.algorithm.update(batch, shuffle_batch_per_epoch=False)
+        settings: dict[str, Any] = {"shuffle_batch_per_epoch": False}
+        if any(map(self._form, batch)):
+            settings |= {
+                "minibatch_size": steps_per_minibatch(batch, num_rows // size),
+                "num_total_minibatches": num_rows // size,
+            }
+        results: ModuleResults = self.algorithm.update(batch, **settings)
         self._prioritize(batch, {module_id: places for module_id, (_, places) in drawn.items()})
         return results
 
@@ -244,7 +270,10 @@ class OffPolicyTraining(Training):
             return
         config = self.config.get_config_for_module(module_id)
         key = int(stream(config.seed, "n_step", module_id).integers(2**63))
-        if config.hindsight is None:
+        form = self._form(module_id)
+        if form is not None:
+            self._transitions[module_id] = SequenceTransitions(form, config.gamma)
+        elif config.hindsight is None:
             self._transitions[module_id] = NStepTransitions(config.n_step, config.gamma, key)
         else:
             self._transitions[module_id] = HindsightTransitions(
@@ -257,7 +286,28 @@ class OffPolicyTraining(Training):
             )
         rng = stream(config.seed, "replay", module_id)
         parts = self._stored_parts(module_id)
-        self._buffers[module_id] = make_buffer(config.replay_buffer_config, rng, parts)
+        self._buffers[module_id] = make_buffer(self._buffer_settings(module_id), rng, parts)
+
+    def _form(self, module_id: ModuleID) -> SequenceForm | None:
+        """The form of the sequences of a module; None for one without a state, which learns from rows."""
+        if not self.trains_sequences:
+            return None
+        if module_id not in self._forms:
+            burn_in = self.config.get_config_for_module(module_id).burn_in_len
+            group = self.algorithm.learner_group
+            form = group.foreach_learner(_sequence_form, module_id, burn_in)[0]
+            if form is not None:
+                check_sequences(self.config, module_id)
+            self._forms[module_id] = form
+        return self._forms[module_id]
+
+    def _buffer_settings(self, module_id: ModuleID) -> dict[str, Any]:
+        """`replay_buffer_config`, with a capacity of so many sequences as have the rows that it names."""
+        config, form = self.config.get_config_for_module(module_id), self._form(module_id)
+        settings: dict[str, Any] = dict(config.replay_buffer_config)
+        if form is not None:
+            settings["capacity"] = max(1, settings["capacity"] // form.steps)
+        return settings
 
     def _goal_rewards(self) -> GoalRewards:
         """Of an environment that is made for them, with the same settings as those that are sampled."""
@@ -265,8 +315,10 @@ class OffPolicyTraining(Training):
         return GoalRewards(make_env(config.env, config.env_config, wrappers=EnvWrappers.of(config)))
 
     def _stored_parts(self, module_id: ModuleID) -> tuple[StoredPart, ...]:
-        """How the observations of a module are stored; empty for a space of the user's own."""
+        """How the observations of a module are stored; empty for sequences and for a space of the user's own."""
         space = spaces_of(self.config, module_id)[0]
+        if self._form(module_id) is not None:
+            return ()
         with suppress(ConfigError):
             return () if space is None else stored_parts(space, EnvWrappers.of(self.config).num_frames)
         return ()
@@ -306,7 +358,9 @@ class OffPolicyTraining(Training):
             self._ensure_buffer(module_id)
             self._buffers[module_id].set_state(each["replay"])
             self._transitions[module_id].set_state(each["waiting"])
-            check_columns(self._buffers[module_id].row_shapes(), self.config, module_id)
+            check_columns(
+                self._buffers[module_id].row_shapes(), self.config, module_id, self._form(module_id)
+            )
             self._rows_owed = float(each.get("rows_owed", 0.0))  # older checkpoints have none
         self._was_emptied = any(each["replay"].get("rows", {}) is None for each in state.values())
         # Rows that a checkpoint has include them.
@@ -330,8 +384,11 @@ def _compute_td_errors(
     for module_id, rows in batch.items():
         tensors = learner._convert_batch_type({**rows, **_draw_noise(learner, module_id, rows)})
         tensors = with_structured_obs(learner.module[module_id], tensors)
-        found = learner.module[module_id].in_mode(False, _forward, learner, td_errors, module_id, tensors)
+        given = BatchRows(module_id, tensors, lambda tensor: tensor)  # in which a state is one column
+        found = learner.module[module_id].in_mode(False, _forward, learner, td_errors, module_id, given)
         errors[module_id] = learner._convert_to_numpy(found)
+        if Columns.LOSS_MASK in rows:
+            errors[module_id] = sequence_priorities(errors[module_id], rows[Columns.LOSS_MASK])
     return errors
 
 
@@ -347,100 +404,16 @@ def _forward(
 
 def _draw_noise(learner: LearnerProtocol, module_id: ModuleID, rows: Rows) -> Rows:
     """The noise columns for the TD errors of these rows, from a stream that updates do not use."""
-    number, rng = len(rows[Columns.OBS]), learner.stream(module_id, "priorities")
+    leading = rows[Columns.LOSS_MASK].shape if Columns.LOSS_MASK in rows else (len(rows[Columns.OBS]),)
+    rng = learner.stream(module_id, "priorities")
     shapes = learner.get_noise_columns(module_id)
-    return {name: rng.standard_normal((number, *shape), np.float32) for name, shape in shapes.items()}
+    return {name: rng.standard_normal((*leading, *shape), np.float32) for name, shape in shapes.items()}
 
 
-# --- the columns of a buffer, and those that a config asks for ---
-
-
-_log = logging.getLogger("plugrad")
-
-Shapes = Mapping[str, tuple[int, ...]]
-
-
-def check_columns(found: Shapes, config: Any, module_id: ModuleID) -> None:
-    """Compare the columns of a replay buffer with those of transitions.
-
-    Args:
-        found: `{column: shape of one row}`; empty for an empty buffer.
-        config: the config with the spaces.
-        module_id: the buffer's module.
-
-    Raises:
-        RestoreMismatchError: a column is missing, or its rows have another shape.
-    """
-    expected = _row_shapes(config, module_id) if found else {}
-    missing = [column for column in expected if column not in found]
-    others = [
-        f"{column}: {found[column]}, expected {shape}"
-        for column, shape in expected.items()
-        if found.get(column, shape) != shape
-    ]
-    if missing or others:
-        raise RestoreMismatchError(
-            f"the replay buffer of module {module_id!r} does not fit: "
-            + "; ".join([*(f"no column {column!r}" for column in missing), *others]),
-            missing=missing,
-        )
-
-
-def with_masks_of(found: Shapes, rows: Mapping[str, Array], module_id: ModuleID) -> Mapping[str, Array]:
-    """Leave out action masks if a buffer's rows have none, because its checkpoint is of a version without masks.
-
-    Args:
-        found: `{column: shape of one row}` of the buffer; empty for an empty one.
-        rows: the rows to add.
-        module_id: the buffer's module.
-
-    Returns:
-        The rows.
-    """
-    unknown = [column for column in MASKS if found and column in rows and column not in found]
-    if not unknown:
-        return rows
-    _say_without_masks(module_id)
-    return {column: values for column, values in rows.items() if column not in unknown}
-
-
-@cache
-def _say_without_masks(module_id: ModuleID) -> None:
-    _log.warning(
-        "the replay buffer of module %r has rows of an older version, without action masks: actions are masked, "
-        "targets are not. A run that begins anew has masks in both",
-        module_id,
-    )
-
-
-def example_row(config: Any, module_id: ModuleID) -> dict[str, Array]:
-    """A row of a module's replay buffer, of zeros and without action masks.
-
-    Args:
-        config: the config with the spaces.
-        module_id: the buffer's module.
-
-    Returns:
-        `{column: [1, ...]}`.
-
-    Raises:
-        ConfigError: observations of the module's space are no arrays of numbers.
-    """
-    observation_space, action_space = spaces_of(config, module_id)
-    dtypes: dict[str, Any] = {
-        Columns.OBS: row_space(model_space(observation_space)).dtype,
-        Columns.ACTIONS: action_dtype(action_space),
-        Columns.TERMINATEDS: np.bool_,
-    }
-    dtypes[Columns.NEXT_OBS] = dtypes[Columns.OBS]
-    return {
-        column: np.zeros((1, *shape), dtypes.get(column, np.float32))
-        for column, shape in _row_shapes(config, module_id).items()
-    }
-
-
-def _row_shapes(config: Any, module_id: ModuleID) -> Shapes:
-    observation_space, action_space = spaces_of(config, module_id)
-    observation, action = row_shape(observation_space), action_shape(action_space) or ()
-    columns = {Columns.OBS: observation, Columns.ACTIONS: action, Columns.NEXT_OBS: observation}
-    return columns | dict.fromkeys((Columns.REWARDS, Columns.TERMINATEDS, Columns.N_STEP), ())
+def _sequence_form(learner: LearnerProtocol, module_id: ModuleID, burn_in: int) -> SequenceForm | None:
+    """The form of a module's sequences; None for one without a state."""
+    module = learner.module[module_id]
+    if not module.is_stateful:
+        return None
+    initial = {name: np.asarray(value) for name, value in module.get_initial_state().items()}
+    return SequenceForm(max_seq_len(module.model_config), burn_in, initial)

@@ -28,6 +28,7 @@ class CQLNetwork(SquashedGaussianNetwork):
     """
 
     algorithm = "CQL"
+    can_remember = False
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, lagrangian: bool) -> None:
         super().__init__(spec, initial_alpha=initial_alpha)
@@ -51,5 +52,6 @@ class CQLNetwork(SquashedGaussianNetwork):
         _, n, *action = ops.shape(actions)
         one = ops.shape(obs)[1:]
         repeated = ops.reshape(ops.stack([obs] * n, axis=1), (-1, *one))
-        values = self._values(ops, weights, repeated, ops.reshape(actions, (-1, *action)))
+        features, _ = self._critics.features(ops, weights, repeated)
+        values = self._values(ops, weights, features, ops.reshape(actions, (-1, *action)))
         return ops.reshape(values, (2, -1, n))

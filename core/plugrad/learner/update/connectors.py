@@ -14,7 +14,7 @@ from plugrad.columns import Columns
 from plugrad.episodes import MASKS, OWN, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.model_config import MODEL_CONFIG, MODEL_SETTINGS
+from plugrad.model_config import max_seq_len
 from plugrad.types import Array, ModuleID
 
 Piece = Callable[..., dict[ModuleID, dict[str, Array]]]
@@ -234,7 +234,7 @@ def _needs_splitting(learner: LearnerProtocol, module_id: ModuleID, columns: Map
 def _sequences(
     module_id: ModuleID, module: Any, columns: Mapping[str, Array], episodes: Sequence[SingleAgentEpisode]
 ) -> dict[str, Array]:
-    longest = max_seq_len(module)
+    longest = max_seq_len(module.model_config)
     whole = [episode for episode in episodes if len(episode)]
     lengths = np.array([each for episode in whole for each in piece_lengths(len(episode), longest)], np.int32)
     cut: dict[str, Array] = {}
@@ -270,7 +270,7 @@ def values_of_episodes(
     module = learner.module[module_id]
     if not module.is_stateful:
         return learner.compute_values(observations, module_id=module_id)
-    longest = max_seq_len(module)
+    longest = max_seq_len(module.model_config)
     lengths = np.array([each for episode in episodes for each in _with_last(len(episode), longest)])
     values: Array = learner.compute_values(
         pad(observations, lengths, longest + 1),
@@ -377,17 +377,6 @@ def _recorded(
 def initial_state(module: Any) -> State:
     """A module's state at the start of an episode as numpy arrays, even if the module gives tensors."""
     return {name: np.asarray(value) for name, value in module.get_initial_state().items()}
-
-
-def max_seq_len(module: Any) -> int:
-    """`max_seq_len` of the module's `model_config`.
-
-    Raises:
-        ConfigError: it is not a whole number above 0.
-    """
-    length: int = module.model_config.get("max_seq_len", MODEL_CONFIG["max_seq_len"])
-    MODEL_SETTINGS["max_seq_len"].check("max_seq_len", length)
-    return length
 
 
 class PiecePerModule:
