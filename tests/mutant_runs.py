@@ -104,8 +104,8 @@ class Trials:
         return Outcome(SURVIVED if parts else NO_TESTS, "", round(monotonic() - start, 1))
 
     def _parts(self, site: Site) -> list[tuple[list[str], list[str]]]:
-        """Runs of pytest in turn: its options and test files."""
-        path = site.path
+        """Runs of pytest in turn: its options and test files; those that the table lacks come last."""
+        path, parts = site.path, list[tuple[list[str], list[str]]]()
         if self._table is not None:
             if path not in self._table.passing:  # the backends have files of the same names
                 path = re.sub(r"^backends/plugrad_\w+/", "backends/plugrad_torch/", path)
@@ -118,8 +118,21 @@ class Trials:
                 first = self._table.within(tests, FIRST_S)
                 near = sorted({each.partition("::")[0] for each in first} & {*files})
                 options = [f"--tests-of={asked}"]
-                return [([*options, f"--within={FIRST_S}"], near), (options, files)]
-        return [([], tier) for tier in affected_tests(self._root, site.path) if tier]
+                parts = [([*options, f"--within={FIRST_S}"], near), (options, files)]
+        tiers = [
+            [each for each in tier if not (parts and self._is_traced(each))]
+            for tier in affected_tests(self._root, site.path)
+        ]
+        return parts + [([], tier) for tier in tiers if tier]
+
+    def _is_traced(self, file: str) -> bool:
+        """Whether the table has every test of a file."""
+        assert self._table is not None
+        names = re.findall(
+            r"^(?:    )?def (test_\w+)", (self._root / file).read_text(encoding="utf-8"), re.MULTILINE
+        )
+        known = {test.partition("::")[2] for test in self._table.seconds if test.startswith(f"{file}::")}
+        return {*names} <= known
 
     def _killer(self, folder: Path, backends: str, arguments: Sequence[str], end: float) -> str | None:
         """The test that fails there, also alone, and passes without the mistake."""

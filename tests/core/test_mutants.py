@@ -236,14 +236,18 @@ def test_of_those_that_died_some_are_in_this_checkout():
     assert draw_dying(read(), ROOT, seed=1, number=2) == drawn[:2]
 
 
-def test_a_table_says_which_tests_run(checkout, trials):
+@pytest.mark.parametrize(
+    ("others", "kind"), [(("test_that_fails_in_any_case", "test_negative"), SURVIVED), ((), KILLED)]
+)
+def test_a_table_says_which_tests_run_and_those_that_it_lacks_run_too(checkout, trials, others, kind):
     (site,) = (each for each in sites_in("core/plugrad/sign.py", SIGN) if each.operator == "sign")
     elsewhere = {"core/plugrad/sign.py": {"negative": 1}}
-    table = Table("a commit", {"tests/core/test_loop.py::test_countdown": 1.0}, elsewhere)
-    table.write(checkout / "tests/tests_of.json.xz")
+    seconds = {"tests/core/test_loop.py::test_countdown": 1.0}
+    seconds |= {f"tests/core/test_sign.py::{name}": 1.0 for name in others}
+    Table("a commit", seconds, elsewhere).write(checkout / "tests/tests_of.json.xz")
     (checkout / "tests/conftest.py").write_text("pytest_plugins = ['tests_of']")
     shutil.copy(ROOT / "tests/tests_of.py", checkout / "tests")
-    assert trials(60.0).try_site(site).kind == SURVIVED
+    assert trials(60.0).try_site(site).kind == kind
 
 
 @pytest.mark.parametrize(
