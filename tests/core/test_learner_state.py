@@ -7,6 +7,8 @@ from learning import digest, flat, ppo_batch, ppo_config, weights, with_modules
 from plugrad import DEFAULT_MODULE_ID, Learner, RLModuleSpec, hookimpl
 from plugrad.errors import CheckpointError, ConfigError, RestoreMismatchError
 from plugrad.learner.state.state import digest as digest_of
+from plugrad.optimizers import SGD
+from plugrad_ppo import PPOLearner
 
 P = DEFAULT_MODULE_ID
 COMPONENTS = ["rl_module", "optimizer", "targets", "coefficients", "counters", "streams", "plugin_state"]
@@ -371,5 +373,23 @@ def test_learners_of_equal_state_have_one_digest_whatever_came_and_went() -> Non
     other.add_module(module_id=DEFAULT_MODULE_ID, module_spec=spec)
     other.remove_module("guest")
     one.update(ppo_batch())  # moves the module's coefficient away from that of all modules
+    other.set_state(one.get_state())
+    assert digest_of(one) == digest_of(other)
+
+
+class Unnamed(SGD):
+    """Prints as an object of a class without `__repr__` does: with its address."""
+
+    __repr__ = object.__repr__
+
+
+class WithUnnamed(PPOLearner):
+    def configure_optimizers_for_module(self, module_id, config=None):
+        params = self.get_parameters(self.module[module_id])
+        self.register_optimizer(module_id=module_id, optimizer=Unnamed(), params=params)
+
+
+def test_equal_learners_are_equal_whatever_their_optimizers_print():
+    one, other = (config().learners(learner_class=WithUnnamed).build_learner() for _ in range(2))
     other.set_state(one.get_state())
     assert digest_of(one) == digest_of(other)

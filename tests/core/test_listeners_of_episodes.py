@@ -136,8 +136,22 @@ class OfAgents:
         env_runner.log_metric("total", episode.get_return())
 
 
-def test_listeners_hear_of_episodes_of_many_agents():
-    algorithm = build(env=Pair, listener=OfAgents)
+class OneDict(Pair):
+    """Its rewards come in one dict, which it fills anew in each step."""
+
+    def __init__(self):
+        self.rewards = {}
+
+    def step(self, actions):
+        observations, rewards, *rest = super().step(actions)
+        self.rewards.clear()
+        self.rewards |= rewards
+        return observations, self.rewards, *rest
+
+
+@pytest.mark.parametrize("env", [Pair, OneDict])
+def test_listeners_hear_of_episodes_of_many_agents(env):
+    algorithm = build(env=env, listener=OfAgents)
     results = algorithm.train()
     algorithm.stop()
     assert results["env_runners/total"] == results["env_runners/episode_return_mean"]
