@@ -50,6 +50,7 @@ ONLY_CPUS = "cpu"
 def lives_on(device: str, platforms: str) -> subprocess.CompletedProcess[str]:
     """All lives, in one process."""
     own = {"JAX_PLATFORMS": platforms, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    own |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # what other tests compiled is loaded
     return run(str(PROGRAM), device, *LIVES, **own)
 
 

@@ -78,7 +78,13 @@ class Run:
         with self._errors.open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-c", code, "train", *arguments],
-                env={**os.environ, "PYTHONHASHSEED": str(self._starts), "PYTHONPATH": str(TESTS)},
+                env={
+                    **os.environ,
+                    "PYTHONHASHSEED": str(self._starts),
+                    "PYTHONPATH": os.pathsep.join(
+                        [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+                    ),
+                },
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
