@@ -151,7 +151,7 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
         BETA,
         GSDE,
         help="for Box actions of PPO, IMPALA, APPO, MARWIL and BC. beta: a Beta distribution, whose actions never "
-        "leave the bounds (Chou et al. 2017). gsde: noise that depends on the state (Raffin et al. 2021)",
+        "leave the bounds (Chou et al. 2017). gsde, also for SAC: noise that depends on the state (Raffin et al. 2021)",
     ),
     "sde_sample_freq": ModelSetting(
         -1,

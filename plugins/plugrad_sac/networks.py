@@ -12,6 +12,7 @@ from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
 from plugrad.errors import ConfigError
 from plugrad.model_config import CRITIC_ONLY
 from plugrad.networks import Network, RecurrentLayer, recurrent_layer, refuse_recurrence
+from plugrad.networks.actor_critic import StateDependentHead
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import POLICY_GAIN, dense, layer_parameters
 from plugrad.ops import Ops
@@ -53,6 +54,8 @@ class PolicyAndCritics(Network):
     """The algorithm's name, for errors."""
     can_remember: ClassVar[bool] = False
     """Whether the algorithm trains recurrent networks."""
+    has_gsde: ClassVar[bool] = False
+    """Whether the policy may have state-dependent noise."""
 
     def __init__(self, spec: RLModuleSpec, *, num_outputs: int, num_inputs: int, num_values: int) -> None:
         config = spec.network_config()
@@ -66,14 +69,17 @@ class PolicyAndCritics(Network):
         )
         memories = {POLICY: self._memory, CRITICS: None if spec.inference_only else self._critics.memory}
         self._memories = {name: memory for name, memory in memories.items() if memory is not None}
+        width = self._memory.width if self._memory else self._policy.width
+        self._noise_head = self._state_dependent_head(config, width)
         self.parameters = (
             *self._policy.parameters(POLICY),
             *(self._memory.parameters(POLICY) if self._memory else ()),
-            *layer_parameters(
-                f"{POLICY}.out",
-                (self._memory.width if self._memory else self._policy.width, num_outputs),
-                POLICY_GAIN,
-                ortho_init=config["ortho_init"],
+            *(
+                self._noise_head.parameters
+                if self._noise_head
+                else layer_parameters(
+                    f"{POLICY}.out", (width, num_outputs), POLICY_GAIN, ortho_init=config["ortho_init"]
+                )
             ),
             *(() if spec.inference_only else self._critics.parameters),
         )
@@ -103,7 +109,9 @@ class PolicyAndCritics(Network):
             x, state = self._memory.forward(ops, weights, POLICY, x, self._state(POLICY, batch))
             after = dict(zip(_state_keys(POLICY, self._memory), state, strict=True))
         columns: dict[str, Any] = {
-            Columns.ACTION_DIST_INPUTS: self._inputs(ops, dense(ops, weights, f"{POLICY}.out", x)),
+            Columns.ACTION_DIST_INPUTS: self._noise_head.inputs(ops, weights, x)
+            if self._noise_head
+            else self._inputs(ops, dense(ops, weights, f"{POLICY}.out", x)),
         }
         if Columns.ACTIONS in batch or CRITICS in self._memories:
             features, state = self._critics.features(ops, weights, obs, self._state(CRITICS, batch))
@@ -117,6 +125,10 @@ class PolicyAndCritics(Network):
         """The state of a recurrent layer before the first step; empty without one."""
         memory = self._memories.get(name)
         return tuple(batch[Columns.STATE_IN][key] for key in _state_keys(name, memory)) if memory else ()
+
+    def _state_dependent_head(self, config: Mapping[str, Any], width: int) -> StateDependentHead | None:
+        """The head of a policy with gSDE; None for another one."""
+        return None
 
     @abstractmethod
     def _inputs(self, ops: Ops, outputs: Tensor) -> Tensor:

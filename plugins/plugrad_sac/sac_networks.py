@@ -7,8 +7,15 @@ from typing import Any
 import gymnasium as gym
 
 from plugrad import Columns, RLModuleSpec
-from plugrad.distributions import LOG_STD_BOUNDS, SquashedGaussian, squashed_gaussian_class
+from plugrad.distributions import (
+    LOG_STD_BOUNDS,
+    SquashedGaussian,
+    squashed_gaussian_class,
+    state_dependent_class,
+)
 from plugrad.errors import ConfigError
+from plugrad.model_config import ACTION_DISTRIBUTION, GSDE
+from plugrad.networks.actor_critic import StateDependentHead
 from plugrad.networks.initializers import constant
 from plugrad.networks.layers import Parameter
 from plugrad.ops import Ops
@@ -23,6 +30,8 @@ LOG_ALPHA = "log_alpha"
 class SquashedGaussianNetwork(BoxPolicyAndCritics):
     """SAC's network for a bounded Box: ACTION_DIST_INPUTS are means, then logs of standard deviations.
 
+    With `action_distribution="gsde"` they are those of a `SquashedStateDependentGaussian`.
+
     Args:
         spec: see `PolicyAndCritics`.
         initial_alpha: the initial temperature, above 0.
@@ -31,6 +40,7 @@ class SquashedGaussianNetwork(BoxPolicyAndCritics):
 
     algorithm = "SAC"
     can_remember = True
+    has_gsde = True
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, num_quantiles: int | None = None) -> None:
         super().__init__(spec, outputs_per_dimension=2, num_quantiles=num_quantiles)
@@ -38,7 +48,19 @@ class SquashedGaussianNetwork(BoxPolicyAndCritics):
 
     def distribution_class(self, action_space: gym.Space[Any], ops: Ops) -> type[SquashedGaussian]:
         """See `Network.distribution_class`."""
-        return squashed_gaussian_class(action_space, ops)
+        if self._noise_head is None:
+            return squashed_gaussian_class(action_space, ops)
+        found = state_dependent_class(
+            action_space, ops, features=self._num_features, noise_steps=self._noise_steps, squashed=True
+        )
+        assert issubclass(found, SquashedGaussian)
+        return found
+
+    def _state_dependent_head(self, config: Mapping[str, Any], width: int) -> StateDependentHead | None:
+        self._num_features, self._noise_steps = width, config["sde_sample_freq"]
+        if config[ACTION_DISTRIBUTION] != GSDE or not self.has_gsde:
+            return None
+        return StateDependentHead(self._action_space, config, width=width, learn_features=True)
 
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool

@@ -25,6 +25,7 @@ class QuantileCriticsNetwork(SquashedGaussianNetwork):
 
     algorithm = "TQC"
     can_remember = False
+    has_gsde = False
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, num_quantiles: int) -> None:
         super().__init__(spec, initial_alpha=initial_alpha, num_quantiles=num_quantiles)

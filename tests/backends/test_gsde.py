@@ -1,6 +1,7 @@
 """gSDE: numbers by hand, gradients, noise that is held for some steps, what does not see it, resuming."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import gymnasium as gym
 import needs
 import numpy as np
 import pytest
-from learning import digest, quick_mode
+from learning import digest, largest_difference, quick_mode
+from threads import on_all
 
 import plugrad
 from plugrad import numpy_ops
@@ -17,7 +19,7 @@ from plugrad.distributions import StateDependentGaussian, state_dependent_class
 from plugrad.errors import ConfigError
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_config
 from plugrad_ppo import PPOConfig
-from plugrad_sac import SACConfig
+from plugrad_sac import SACConfig, TD3Config
 
 SPACE = gym.spaces.Box(-2.0, 2.0, (2,), np.float32)
 OBSERVATIONS = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -161,15 +163,24 @@ class Walk(gym.Env):
         return self.place, -float(np.abs(self.place).sum()), self.steps == 7, False, {}
 
 
-def test_training_goes_on_bit_for_bit_from_a_checkpoint(backend: str, tmp_path: Path) -> None:
-    chosen = config(backend, sde_sample_freq=5).environment(Walk)
+@pytest.mark.parametrize("algorithm_config", [PPOConfig, SACConfig])
+def test_training_goes_on_bit_for_bit_from_a_checkpoint(
+    backend: str, tmp_path: Path, algorithm_config: Any
+) -> None:
+    chosen = config(backend, algorithm_config, sde_sample_freq=5).environment(Walk)
     chosen = chosen.env_runners(num_envs_per_env_runner=2)
-    chosen = chosen.training(train_batch_size=16, minibatch_size=16, num_epochs=2, use_kl_loss=True)
+    chosen = chosen.training(train_batch_size=16, minibatch_size=16, num_epochs=2)
+    if algorithm_config is PPOConfig:
+        chosen = chosen.training(use_kl_loss=True)
+    else:
+        chosen = chosen.env_runners(rollout_fragment_length=8)
+        chosen = chosen.training(num_steps_sampled_before_learning_starts=8)
     algorithm = chosen.build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "run")
     results = algorithm.train()
-    assert np.isfinite(results["learners/default_policy/mean_kl_loss"])
+    loss = "mean_kl_loss" if algorithm_config is PPOConfig else "policy_loss"
+    assert np.isfinite(results[f"learners/default_policy/{loss}"])
     again = chosen.build_algo()
     again.restore_from_path(tmp_path / "run")
     again.train()
@@ -192,9 +203,74 @@ def test_a_saved_policy_and_a_model_for_a_runtime_give_the_mean(tmp_path: Path) 
     np.testing.assert_allclose(found, mean, atol=1e-5)
 
 
+def test_sacs_actions_and_their_density_are_the_papers_squashed(backend: str) -> None:
+    learner = config(backend, SACConfig).build_learner()
+    weights, obs = learner.get_weights()[P], rows()[Columns.OBS]
+    hidden = np.float64(np.maximum(obs @ weights["pi.0.weight"] + weights["pi.0.bias"], 0.0))
+    mean = hidden @ weights["pi.out.weight"] + weights["pi.out.bias"]
+    std = np.exp(weights["pi.log_std"])
+    acted = learner.compute_actions(obs, rng=np.random.default_rng(1))
+    seed = np.random.default_rng(1).integers(2**63)  # of the noise that is held
+    drawn = np.random.default_rng(int(seed)).standard_normal((len(obs), D, std.shape[1]), np.float32)
+    u = mean + (hidden[:, None] * std * drawn).sum(-1)
+    np.testing.assert_allclose(acted[Columns.ACTIONS], 2.0 * np.tanh(u), rtol=1e-3, atol=1e-4)
+    variance = np.square(hidden) @ np.square(std).T + 1e-6
+    logp = -0.5 * (np.square(u - mean) / variance + np.log(2.0 * np.pi * variance)) - np.log1p(
+        -(np.tanh(u) ** 2)
+    )
+    np.testing.assert_allclose(acted[Columns.ACTION_LOGP], logp.sum(-1), rtol=1e-3, atol=1e-3)
+    greedy = learner.compute_actions(obs, explore=False)[Columns.ACTIONS]
+    np.testing.assert_allclose(greedy, 2.0 * np.tanh(mean), rtol=1e-4, atol=1e-5)
+    tensor = learner._convert_batch_type({"obs": obs})["obs"]
+    same = learner.compute_actions(tensor, rng=np.random.default_rng(1), as_tensors=True)[Columns.ACTIONS]
+    np.testing.assert_allclose(np.asarray(same), acted[Columns.ACTIONS], rtol=1e-4, atol=1e-5)
+
+
+def replayed(seed: int) -> dict[str, Any]:
+    return {
+        Columns.OBS: numbers(seed, 6, 3),
+        Columns.ACTIONS: np.clip(numbers(seed + 1, 6, D), -1.9, 1.9),
+        Columns.REWARDS: numbers(seed + 2, 6),
+        Columns.NEXT_OBS: numbers(seed + 3, 6, 3),
+        Columns.TERMINATEDS: np.arange(6) % 3 == 0,
+    }
+
+
+@cache
+def updated_reference() -> Any:
+    learner = (
+        config("numpy", SACConfig).training(optimizer={"type": "sgd"}, minibatch_size=None).build_learner()
+    )
+    start = learner.get_weights()
+    learner.update(replayed(1))
+    return start, learner.get_weights()
+
+
+def test_sacs_update_is_that_of_finite_differences(backend: str) -> None:
+    learner = (
+        config(backend, SACConfig).training(optimizer={"type": "sgd"}, minibatch_size=None).build_learner()
+    )
+    start, expected = updated_reference()
+    assert np.abs(expected[P]["pi.log_std"] - start[P]["pi.log_std"]).max() > 1e-7
+    learner.update(replayed(1))
+    assert largest_difference(learner.get_weights(), expected) < 1e-6
+
+
+@needs.backends("torch")
+def test_two_learners_of_sac_are_one() -> None:
+    made = config("torch", SACConfig).training(minibatch_size=4, train_batch_size=6)
+    one, *two = (made.build_learner() for _ in range(3))
+
+    def learn(learner: Any) -> Any:
+        return [learner.update(replayed(seed))[P]["total_loss"] for seed in (1, 5)]
+
+    np.testing.assert_allclose(on_all(two, learn), [learn(one)] * 2, rtol=1e-4)
+    assert largest_difference(two[0].get_weights(), one.get_weights()) < 1e-5
+
+
 def test_what_has_no_state_dependent_noise_is_said() -> None:
     with pytest.raises(ConfigError, match=r"has a distribution of its own.*leave action_distribution out"):
-        config("numpy", SACConfig).build_learner()
+        config("numpy", TD3Config).build_learner()
     with pytest.raises(ConfigError, match="two distributions: set one"):
         config("numpy", squash_actions=True).build_learner()
     with pytest.raises(ConfigError, match="State-dependent noise needs a float Box"):

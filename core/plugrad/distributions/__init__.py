@@ -16,6 +16,7 @@ from plugrad.distributions.gaussian import (
     LOG_STD_BOUNDS,
     DiagGaussian,
     SquashedGaussian,
+    SquashedStateDependentGaussian,
     StateDependentGaussian,
 )
 from plugrad.distributions.masks import mask_logits
@@ -41,6 +42,7 @@ __all__ = [
     "MultiCategorical",
     "MultiDistribution",
     "SquashedGaussian",
+    "SquashedStateDependentGaussian",
     "StateDependentGaussian",
     "beta_class",
     "distribution_class",

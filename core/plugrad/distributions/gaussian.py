@@ -181,3 +181,16 @@ class StateDependentGaussian(DiagGaussian):
 
     def mode(self) -> Tensor:
         return self.unflatten_actions(self._mean_and_features[0])
+
+
+class SquashedStateDependentGaussian(SquashedGaussian, StateDependentGaussian):
+    """`StateDependentGaussian`s squashed into the bounds of a Box; `logits` are those. Made by `state_dependent_class`.
+
+    `rsample` takes one random number for each of an action, which has the same distribution as the sum over features.
+
+    Source: Raffin, Kober and Stulp 2021, arXiv:2005.05719, section 3, for SAC.
+    """
+
+    def sample_by(self, noise: Tensor) -> Tensor:
+        u = StateDependentGaussian.sample_by(self, noise)
+        return self.unscale_actions(self.ops.tanh(u))

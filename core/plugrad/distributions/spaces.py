@@ -13,7 +13,12 @@ from plugrad.distributions.beta import Beta
 from plugrad.distributions.bounded import BoundedDistribution, Run
 from plugrad.distributions.categorical import Categorical, MultiCategorical
 from plugrad.distributions.distribution import Distribution
-from plugrad.distributions.gaussian import DiagGaussian, SquashedGaussian, StateDependentGaussian
+from plugrad.distributions.gaussian import (
+    DiagGaussian,
+    SquashedGaussian,
+    SquashedStateDependentGaussian,
+    StateDependentGaussian,
+)
 from plugrad.distributions.multi import MultiDistribution
 from plugrad.errors import ConfigError
 from plugrad.ops import Ops
@@ -115,7 +120,7 @@ def beta_class(action_space: gym.Space[Any], ops: Ops) -> type[Beta]:
 
 
 def state_dependent_class(
-    action_space: gym.Space[Any], ops: Ops, *, features: int, noise_steps: int
+    action_space: gym.Space[Any], ops: Ops, *, features: int, noise_steps: int, squashed: bool = False
 ) -> type[StateDependentGaussian]:
     """The class of Gaussians with state-dependent noise (gSDE), with a backend's ops.
 
@@ -124,12 +129,13 @@ def state_dependent_class(
         ops: the tensor functions that the class computes with.
         features: on how many the noise depends.
         noise_steps: for how many steps it is the same function of them; -1: until the weights change.
+        squashed: into the bounds of the Box.
 
     Returns:
         The class; the same one for equal arguments.
 
     Raises:
-        ConfigError: another space.
+        ConfigError: another space; or squashed, and a bound is infinite.
     """
     space = array_space(action_space)
     if not isinstance(space, gym.spaces.Box) or space.low.dtype.kind != "f":
@@ -138,12 +144,15 @@ def state_dependent_class(
             "action_distribution out.",
             action_space=action_space,
         )
-    return StateDependentGaussian.bind(
-        ops,
-        input_dim=(1 + features) * prod(space.shape),
-        action_shape=tuple(space.shape),
-        noise_steps=noise_steps,
-    )
+    shape: dict[str, Any] = {
+        "input_dim": (1 + features) * prod(space.shape),
+        "action_shape": tuple(space.shape),
+        "noise_steps": noise_steps,
+    }
+    if squashed:
+        runs = squashed_gaussian_class(action_space, ops).runs
+        return SquashedStateDependentGaussian.bind(ops, runs=runs, **shape)
+    return StateDependentGaussian.bind(ops, **shape)
 
 
 def _bounded_class(base: type[B], what: str, action_space: gym.Space[Any], ops: Ops) -> type[B]:

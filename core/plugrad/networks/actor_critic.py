@@ -98,7 +98,8 @@ class PolicyHead:
 class StateDependentHead:
     """The head of a policy with gSDE: means, and features times the standard deviations of their noise.
 
-    No gradient flows from the noise to the features: only the means shape them, as in the authors' library.
+    No gradient flows from the noise to the features unless `learn_features`: only the means shape them, as in the
+    authors' library, which lets SAC's noise shape them, too.
 
     Parameters, in order: `pi.out.*`; `pi.log_std` [numbers of an action, features].
 
@@ -106,13 +107,16 @@ class StateDependentHead:
         space: a Box.
         config: a complete `model_config`; reads `log_std_init` and `ortho_init`.
         width: number of features.
+        learn_features: whether gradients of the noise reach the features.
 
     Attributes:
         parameters: in canonical order.
     """
 
-    def __init__(self, space: gym.Space[Any], config: Mapping[str, Any], *, width: int) -> None:
-        self._width = width
+    def __init__(
+        self, space: gym.Space[Any], config: Mapping[str, Any], *, width: int, learn_features: bool = False
+    ) -> None:
+        self._width, self._learn_features = width, learn_features
         self._numbers = action_inputs(space) // 2
         self.parameters = [
             *layer_parameters(NAME, (width, self._numbers), POLICY_GAIN, ortho_init=config["ortho_init"]),
@@ -121,7 +125,8 @@ class StateDependentHead:
 
     def inputs(self, ops: Ops, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
         """Compute ACTION_DIST_INPUTS; see `PolicyHead.inputs`."""
-        scaled = ops.expand_dims(ops.stop_gradient(features), -2) * ops.exp(weights[LOG_STD])
+        seen = features if self._learn_features else ops.stop_gradient(features)
+        scaled = ops.expand_dims(seen, -2) * ops.exp(weights[LOG_STD])
         rows = reshape_inner(ops, scaled, 2, (self._numbers * self._width,))
         return ops.concat([dense(ops, weights, NAME, features), rows], -1)
 

@@ -29,6 +29,7 @@ class CQLNetwork(SquashedGaussianNetwork):
 
     algorithm = "CQL"
     can_remember = False
+    has_gsde = False
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, lagrangian: bool) -> None:
         super().__init__(spec, initial_alpha=initial_alpha)

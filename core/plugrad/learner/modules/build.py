@@ -324,7 +324,8 @@ def _check_reads_settings(module_id: ModuleID, spec: RLModuleSpec, network: Netw
     ):
         raise ConfigError(
             f"{ACTION_DISTRIBUTION}={asked!r}: {type(network).__name__} of module {module_id!r} has a distribution of "
-            f"its own, or none; leave {ACTION_DISTRIBUTION} out. PPO, IMPALA, APPO, MARWIL and BC have the setting",
+            f"its own, or none; leave {ACTION_DISTRIBUTION} out. PPO, IMPALA, APPO, MARWIL and BC have the setting, "
+            "and SAC has gsde",
             module_id=module_id,
         )
 
