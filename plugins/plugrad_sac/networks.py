@@ -11,8 +11,7 @@ from plugrad import Columns, RLModuleSpec, numpy_ops
 from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
 from plugrad.errors import ConfigError
 from plugrad.model_config import CRITIC_ONLY
-from plugrad.networks import Network, RecurrentLayer, recurrent_layer, refuse_recurrence
-from plugrad.networks.actor_critic import StateDependentHead
+from plugrad.networks import Network, RecurrentLayer, StateDependentHead, recurrent_layer, refuse_recurrence
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import POLICY_GAIN, dense, layer_parameters
 from plugrad.ops import Ops

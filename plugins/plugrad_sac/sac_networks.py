@@ -15,7 +15,7 @@ from plugrad.distributions import (
 )
 from plugrad.errors import ConfigError
 from plugrad.model_config import ACTION_DISTRIBUTION, GSDE
-from plugrad.networks.actor_critic import StateDependentHead
+from plugrad.networks import StateDependentHead
 from plugrad.networks.initializers import constant
 from plugrad.networks.layers import Parameter
 from plugrad.ops import Ops

@@ -1,6 +1,12 @@
 """The built-in networks, written once over `Ops`: encoders, recurrent layers, policy heads and value heads."""
 
-from plugrad.networks.actor_critic import ActorCritic, PolicyHead, action_inputs, lstm_cell_size
+from plugrad.networks.actor_critic import (
+    ActorCritic,
+    PolicyHead,
+    StateDependentHead,
+    action_inputs,
+    lstm_cell_size,
+)
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.initializers import constant, orthogonal, uniform
 from plugrad.networks.layers import (
@@ -23,6 +29,7 @@ __all__ = [
     "Parameter",
     "PolicyHead",
     "RecurrentLayer",
+    "StateDependentHead",
     "action_inputs",
     "constant",
     "convolution",
