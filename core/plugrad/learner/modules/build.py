@@ -324,8 +324,7 @@ def _check_reads_settings(module_id: ModuleID, spec: RLModuleSpec, network: Netw
     ):
         raise ConfigError(
             f"{ACTION_DISTRIBUTION}={asked!r}: {type(network).__name__} of module {module_id!r} has a distribution of "
-            f"its own, or none; leave {ACTION_DISTRIBUTION} out. PPO, IMPALA, APPO, MARWIL and BC have the setting, "
-            "and SAC has gsde",
+            f"its own, or none; leave {ACTION_DISTRIBUTION} out. PPO, IMPALA, APPO, MARWIL and BC have both, SAC gsde",
             module_id=module_id,
         )
 
