@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from faulty_envs import Faulty
@@ -176,6 +177,29 @@ def test_any_other_error_saves_too_and_says_if_that_fails(
     assert done.exit_code == 1
     assert "run run: iteration 3 is saved; go on: plugrad train --resume run --new-episodes" in done.stderr
     assert saved(Path("run")) == 3
+
+
+class InOneArray(gym.Env[Any, Any]):
+    """Writes each observation into the one array that it gives out; that of its second step is not finite."""
+
+    observation_space, action_space = gym.spaces.Box(-9, 9, (1,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.seen = np.zeros(1, np.float32)
+        return self.seen, {}
+
+    def step(self, action: Any) -> Any:
+        self.seen += 1 if self.seen < 1 else np.nan
+        return self.seen, 1.0, False, False, {}
+
+
+def test_an_episode_that_is_cut_ends_in_the_last_good_observation() -> None:
+    env = TruncateOnFault(InOneArray())
+    env.reset(seed=0)
+    env.step(0)
+    observation, reward, _, truncated, _ = env.step(0)
+    assert (observation.tolist(), reward, truncated) == ([1.0], 0.0, True)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -194,6 +194,16 @@ def test_ticks_are_round_and_enclose_what_is_drawn(low: float, high: float) -> N
     assert len({words(each, found[1] - found[0]) for each in found}) == len(found)
 
 
+def test_equal_steps_are_equally_far_apart_from_edge_to_edge() -> None:
+    steps = np.array([0.0, 50.0, 100.0])
+    picture = chart(
+        [Curve(label="a", timesteps=steps, returns=steps, low=steps, high=steps, threshold=None)], "t"
+    )
+    (points,) = re.findall('<polyline class="line c0" points="(.*)"/>', picture)
+    left, right = (float(each) for each in re.findall('<line class="grid" x1="(.*?)" x2="(.*?)"', picture)[0])
+    assert [float(each.split(",")[0]) for each in points.split()] == [left, (left + right) / 2, right]
+
+
 def test_a_line_of_many_points_is_drawn_with_few_and_keeps_its_extremes() -> None:
     x = np.arange(100_000.0)
     values = np.sin(x / 9000)
