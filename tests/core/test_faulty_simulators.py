@@ -1,6 +1,7 @@
 """Runs whose simulator fails: what is saved, what is said, and how they go on."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,28 @@ def test_an_error_of_the_simulator_saves_the_last_iteration_and_says_how_to_go_o
     assert last >= 2, "the case needs an error after some iterations, and long before a checkpoint is due"
     assert saved(run) == last
     assert (
-        f"run {run}: iteration {last:g} is saved; go on: plugrad train --resume {run} --new-episodes"
-        in done.stderr
+        f"run {run}: iteration {last:g} is saved; go on: plugrad train --resume {run} --env faulty_envs:Faulty "
+        "--new-episodes" in done.stderr
     )
+
+
+def test_the_command_that_an_error_ends_with_runs_as_it_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files may not name an environment of the working directory: the command says it again."""
+    monkeypatch.chdir(tmp_path)
+    Path("arm.py").write_text(
+        "import gymnasium as gym, os\nclass Arm(gym.Wrapper):\n    def __init__(self, **kwargs):\n"
+        "        super().__init__(gym.make('CartPole-v1'))\n    def step(self, action):\n"
+        "        assert os.path.exists('mended'), 'solver diverged'\n        return super().step(action)\n"
+    )
+    done = plugrad("train", "ppo", "arm:Arm", *TINY, "--out=my run", "--quiet")
+    assert done.exit_code == 1
+    typed = done.stderr.partition("go on: ")[2].splitlines()[0].partition(" (--debug")[0]
+    assert typed == "plugrad train --resume 'my run' --env arm:Arm --new-episodes"
+    Path("mended").touch()
+    again = plugrad(*shlex.split(typed)[1:], "--quiet", "--stop-timesteps=40")
+    assert again.exit_code == 0, again.stderr
 
 
 def test_a_run_that_a_fault_ended_goes_on_with_new_episodes_until_it_is_done(tmp_path: Path) -> None:
@@ -175,7 +195,8 @@ def test_any_other_error_saves_too_and_says_if_that_fails(
     )
     done = plugrad("train", "ppo", "CartPole-v1", *TINY, "--plugin=third.py", "--out=run", "--quiet")
     assert done.exit_code == 1
-    assert "run run: iteration 3 is saved; go on: plugrad train --resume run --new-episodes" in done.stderr
+    resume = f"plugrad train --resume run --plugin {tmp_path / 'third.py'} --new-episodes"
+    assert f"run run: iteration 3 is saved; go on: {resume}" in done.stderr
     assert saved(Path("run")) == 3
 
 

@@ -240,4 +240,4 @@ def _train(
     run.write_summary(summary)
     if loop.output_is_gone:
         raise BrokenPipeError  # all is saved
-    print_summary(console, summary, run.path, quiet=request.quiet)
+    print_summary(console, summary, run.path, config, quiet=request.quiet)

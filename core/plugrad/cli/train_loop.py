@@ -38,6 +38,7 @@ from plugrad.cli.progress import (
 )
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.system import system
+from plugrad.cli.trust import options_to_vouch
 from plugrad.errors import CheckpointError
 from plugrad.hooks.manager import HookManager
 
@@ -294,7 +295,7 @@ class TrainLoop:
                 f"{' '.join(str(another).split())}), iteration {self._saved_iteration} is"
             )
         is_offline = self.algorithm.env_runner is None
-        return f"{saved}; {_go_on(self.run.path)}{'' if is_offline else ' --new-episodes'}"
+        return f"{saved}; {_go_on(self.run.path, self.algorithm.config)}{'' if is_offline else ' --new-episodes'}"
 
     def _iterate(self) -> Progress:
         row = scalars(self.algorithm.train())
@@ -358,7 +359,8 @@ class TrainLoop:
             self.run.write_config(self._config)
         self.algorithm.save_to_path(str(self.run.last))
         self._saved, self._saved_iteration = perf_counter(), self.algorithm.iteration
-        self.signals.saved[str(self.run.path)] = _saved_words(self._saved_iteration, self.run.path)
+        words = _saved_words(self._saved_iteration, self.run.path, self._config)
+        self.signals.saved[str(self.run.path)] = words
 
     def _try_to_write(self, write: Callable[[], object], what: str) -> bool:
         """Write something; False if the disk refuses.
@@ -399,12 +401,13 @@ class TrainLoop:
 _OF = {"evaluation": " in evaluation", "training": "", "few": f" over fewer than {WINDOW} episodes"}
 
 
-def _saved_words(iteration: int, path: Path) -> str:
-    return f"iteration {iteration:,} is saved; {_go_on(path)}"
+def _saved_words(iteration: int, path: Path, config: AlgorithmConfig) -> str:
+    return f"iteration {iteration:,} is saved; {_go_on(path, config)}"
 
 
-def _go_on(path: Path) -> str:
-    return f"go on: {shlex.join(['plugrad', 'train', '--resume', str(path)])}"
+def _go_on(path: Path, config: AlgorithmConfig) -> str:
+    command = ["plugrad", "train", "--resume", str(path), *options_to_vouch(config, path)]
+    return f"go on: {shlex.join(command)}"
 
 
 def env_name(config: AlgorithmConfig) -> str:
@@ -443,13 +446,16 @@ def summarize(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: 
     }
 
 
-def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quiet: bool) -> None:
+def print_summary(
+    console: Console, summary: dict[str, Any], path: Path, config: AlgorithmConfig, *, quiet: bool
+) -> None:
     """Print how the run ended; the last two lines are its path and its best mean return.
 
     Args:
         console: where to.
         summary: see `summarize`.
         path: the run directory.
+        config: the run's settings.
         quiet: print the last two lines only.
     """
     lines = []
@@ -457,7 +463,7 @@ def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quie
         what = f"{summary['algorithm']} on {summary['env']} with {summary['backend']}"
         lines += [what, summary["ended"], _effort(summary)]
         if summary["ended"].startswith(_BY_SIGNAL):
-            lines.append(_saved_words(summary["iterations"], path))
+            lines.append(_saved_words(summary["iterations"], path, config))
     best = summary["best_return_mean"]
     lines.append(f"run: {path}")
     words = "none, no episode has ended" if best is None else return_words(best)

@@ -64,8 +64,8 @@ def train_seeds(
             listeners.call_hook("algorithm_stopped", algorithm=algorithm)
     if any(loop.output_is_gone for loop in loops):
         raise BrokenPipeError  # all is saved
-    for run in runs:
-        print_summary(console, run.read_summary(), run.path, quiet=True)
+    for run, loop in zip(runs, loops, strict=True):
+        print_summary(console, run.read_summary(), run.path, loop.algorithm.config, quiet=True)
 
 
 def _begin_runs(

@@ -20,9 +20,10 @@ import click
 
 from plugrad.checkpoint.disk import refuse_links
 from plugrad.cli.exits import typed_command
-from plugrad.config.named_code import NamedCode, untrusted
+from plugrad.config.named_code import NamedCode, named_code, untrusted
 from plugrad.config.size_limits import too_large
 from plugrad.errors import CheckpointUnsafeError, ConfigError
+from plugrad.importing.names import is_installed
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Trust:
             if not self._is_typed(code):
                 raise ConfigError(
                     f"{file}: {code.setting} names {code.name!r}, which is not called because a file names it: "
-                    f"{reason}. If you trust it, type: {_allowing_command(code)}",
+                    f"{reason}. If you trust it, type: {shlex.join([*typed_command(), *_option(code)])}",
                     setting=code.setting,
                     name=code.name,
                 )
@@ -109,11 +110,31 @@ def _is_inside(path: Path, run: Path | None) -> bool:
     return bool(places)
 
 
-def _allowing_command(code: NamedCode) -> str:
-    words = ["--env", code.name] if code.setting == "env" else ["--trust"]
+def options_to_vouch(config: Any, run: Path) -> list[str]:
+    """The options with which a later command may do what the files of a run say, which the user has typed now.
+
+    Args:
+        config: of the run.
+        run: its directory.
+
+    Returns:
+        Such as `["--env", "arm:Arm"]`; `["--trust"]` if something has no option of its own.
+    """
+    # What this process has imported counts as installed here, and not there.
+    here = [code for code in named_code(config) if not is_installed(code.name.partition(":")[0])]
+    unsafe = [code for code, _ in untrusted(config)]
+    named = [_option(code) for code in dict.fromkeys([*here, *unsafe]) if ":" in code.name or code in unsafe]
+    is_large = next(iter(too_large(config.to_dict(), config.fields())), None) is not None
+    is_elsewhere = config.output is not None and not _is_inside(Path(config.output), run)
+    if is_large or is_elsewhere or ["--trust"] in named:
+        return ["--trust"]
+    return [word for option in named for word in option]
+
+
+def _option(code: NamedCode) -> list[str]:
     if code.setting == "plugin_names" and code.kinds == ():
-        words = ["--plugin", code.name]
-    return shlex.join([*typed_command(), *words])
+        return ["--plugin", code.name]
+    return ["--env", code.name] if code.setting == "env" else ["--trust"]
 
 
 def trust_option(command: Any) -> Any:
