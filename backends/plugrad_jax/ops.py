@@ -171,7 +171,7 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, reverse: 
     leaves, is_concrete = jax.tree.leaves((init, xs)), IS_CONCRETE.find()
     # JAX traces and lowers a loop whose function is new, as that of a layer is in each call: some 50 ms, and outside a
     # program each time. Its steps one by one are single operations, which are compiled once.
-    one_by_one = is_concrete is not None and len(leaves[-1]) <= _STEPS and all(map(is_concrete, leaves))
+    one_by_one = is_concrete is not None and 0 < len(leaves[-1]) <= _STEPS and all(map(is_concrete, leaves))
     if not one_by_one:
         return lax.scan(f, init, xs, reverse=reverse)
     carry, ys = init, []

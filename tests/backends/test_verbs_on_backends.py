@@ -114,3 +114,12 @@ def test_losses_written_anew_for_each_call_are_one_that_is_not(backend):
     once.optim_step()
     again.optim_step()
     np.testing.assert_allclose(weights(again), weights(once), rtol=0, atol=1e-6)
+
+
+def test_the_second_half_has_no_forward_pass_that_is_not_compiled(backend, caplog):
+    learner = value_config(backend, **SGD).framework(compile="forward_train").build_learner()
+    before = weights(learner)
+    learner.forward_backward(ppo_batch(4))
+    learner.optim_step()
+    assert not np.array_equal(weights(learner), before)
+    assert "forward_train of" not in caplog.text

@@ -38,11 +38,13 @@ class Half(NamedTuple):
         key: tells it apart from others with the same columns.
         make_step: makes its step, which fills the columns that it reads.
         variables: what it reads and assigns besides the learner's state.
+        has_forward: whether it has forward passes, which `compile="forward_train"` compiles alone.
     """
 
     key: Hashable
     make_step: Callable[[Reads], Step]
     variables: Sequence[Variable]
+    has_forward: bool = True
 
 
 class Programs:
@@ -91,7 +93,9 @@ class Programs:
         key = (half.key, columns)
         prepared = self._halves.pop(key, None)
         if prepared is None:
-            mode = self._learner.config.compile if len(self._halves) < MOST_HALVES else "none"
+            mode = self._learner.config.compile
+            has_nothing = mode == "forward_train" and not half.has_forward
+            mode = "none" if has_nothing or len(self._halves) >= MOST_HALVES else mode
             reads: Reads = set()
             prepared = PreparedProgram(self._learner, self._compiled(reads, mode, half), reads)
         self._halves[key] = prepared  # the last one: the first is that which nobody has used for longest

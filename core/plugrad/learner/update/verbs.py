@@ -366,7 +366,8 @@ class Verbs:
             if each.layout in sums.seen and not each.modules.isdisjoint(factors[FACTORS])
         ]
         make = partial(make_second_half, learner, self._accumulated, layouts)
-        half = Half(("optim_step", tuple(layouts)), lambda reads: make(), [*self._accumulated.values()])
+        variables = [*self._accumulated.values()]
+        half = Half(("optim_step", tuple(layouts)), lambda reads: make(), variables, has_forward=False)
         prepared = run.programs.of(factors, half=half)
         prepared.program.begin_update()
         means = dict(prepared.means(factors, {FACTORS: np.zeros((1, 1), np.int32)}))
