@@ -25,6 +25,12 @@ def faulty_run(path: Path, *arguments: object) -> Any:
     return plugrad("train", "ppo", *FAULTY, *TINY, "--quiet", "--out", path, *arguments)
 
 
+def go_on_commands(stderr: str) -> list[str]:
+    """The commands that the line of an error ends with."""
+    _, *found = stderr.partition(" (--debug")[0].split("go on: ")
+    return [each.partition(";")[0].strip() for each in found]
+
+
 def saved(run: Path) -> int:
     return int(load_checkpoint(run / "checkpoints" / "last").state["training_iteration"])
 
@@ -72,10 +78,14 @@ def test_the_command_that_an_error_ends_with_runs_as_it_is_printed(
     )
     done = plugrad("train", "ppo", "arm:Arm", *TINY, "--out=my run", "--quiet")
     assert done.exit_code == 1
-    typed = done.stderr.partition("go on: ")[2].splitlines()[0].partition(" (--debug")[0]
-    assert typed == "plugrad train --resume 'my run' --env arm:Arm --new-episodes"
+    anew, lasting = go_on_commands(done.stderr)
+    assert anew == "plugrad train --resume 'my run' --env arm:Arm --new-episodes"
+    assert lasting.startswith(f"{anew} '--env_runners.env_wrappers=")
+    refused = plugrad(*shlex.split(lasting)[1:], "--quiet", "--stop-timesteps=400")
+    assert "TruncateOnFault: 20 episodes in a row ended with a fault" in refused.stderr
+    (anew,) = go_on_commands(refused.stderr)  # the wrapper is there
     Path("mended").touch()
-    again = plugrad(*shlex.split(typed)[1:], "--quiet", "--stop-timesteps=40")
+    again = plugrad(*shlex.split(anew)[1:], "--quiet", "--stop-timesteps=100")
     assert again.exit_code == 0, again.stderr
 
 
@@ -247,11 +257,15 @@ def test_a_wrapper_ends_the_episodes_of_faulty_steps_and_counts_them(
         assert caplog.text.count("the episode is truncated. Further faults are counted in info/faults") == 1
 
 
-def test_a_run_with_the_wrapper_trains_through_faults_and_its_metrics_count_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["error", "nan"])
+def test_the_wrapper_that_an_error_names_trains_through_faults_and_metrics_count_them(
+    tmp_path: Path, fault: str
+) -> None:
     run = tmp_path / "run"
-    typed = '--env_runners.env_wrappers=["plugrad.sampling.faults:TruncateOnFault"]'
-    assert faulty_run(run, "--environment.env_config={every = 3}").exit_code == 1
-    plugrad("train", "--resume", run, "--new-episodes", typed, "--stop-timesteps=800", "--quiet", code=0)
+    ended = faulty_run(run, f"--environment.env_config={{every = 3, fault = '{fault}'}}")
+    assert ended.exit_code == 1
+    _, lasting = go_on_commands(ended.stderr)
+    plugrad(*shlex.split(lasting)[1:], "--stop-timesteps=800", "--quiet", code=0)
     shares = [
         row["env_runners/info/faults"]
         for row in read_rows(run / "metrics.jsonl")

@@ -23,6 +23,7 @@ from rich.console import Console
 
 from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.cli.options import toml_literal
 from plugrad.cli.progress import (
     EPISODES,
     EVALUATED_RETURN,
@@ -41,6 +42,8 @@ from plugrad.cli.system import system
 from plugrad.cli.trust import options_to_vouch
 from plugrad.errors import CheckpointError
 from plugrad.hooks.manager import HookManager
+from plugrad.importing.names import importable_name
+from plugrad.sampling.faults import TruncateOnFault, can_be_truncated
 
 # --- signals ---
 #
@@ -294,8 +297,14 @@ class TrainLoop:
                 f"{where}: iteration {self.algorithm.iteration} cannot be saved ({type(another).__name__}: "
                 f"{' '.join(str(another).split())}), iteration {self._saved_iteration} is"
             )
-        is_offline = self.algorithm.env_runner is None
-        return f"{saved}; {_go_on(self.run.path, self.algorithm.config)}{'' if is_offline else ' --new-episodes'}"
+        if self.algorithm.env_runner is None:
+            return f"{saved}; {_go_on(self.run.path, self.algorithm.config)}"
+        go_on = f"{_go_on(self.run.path, self.algorithm.config)} --new-episodes"
+        if not can_be_truncated(error, self.algorithm.config):
+            return f"{saved}; {go_on}"
+        wrappers = toml_literal([*self.algorithm.config.env_wrappers, importable_name(TruncateOnFault)])
+        option = shlex.quote(f"--env_runners.env_wrappers={wrappers}")
+        return f"{saved}; {go_on}; if it fails now and then, TruncateOnFault ends its episode alone, {go_on} {option}"
 
     def _iterate(self) -> Progress:
         row = scalars(self.algorithm.train())

@@ -21,6 +21,9 @@ from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
 RESET = "(observation, info)"
+FINITE = "finite numbers"
+RAISED_BY = ("raised by step() of environment ", "raised by reset() of environment ")
+"""How the notes on errors of an environment's own code begin."""
 SHOWN_VALUES = 8
 _CALLERS = (
     "functools",
@@ -288,10 +291,10 @@ def raise_nonfinite(
     path = "" if space is None else nonfinite_part(space, where[row])
     index = row if envs is None else int(envs[row])
     raise EnvContractError(
-        f"environment {index} of {name}: its {what}{path} hold {words}: {bad.tolist()}; "
-        "expected: finite numbers",
+        f"environment {index} of {name}: its {what}{path} hold {words}: {bad.tolist()}; expected: {FINITE}",
         env=name,
         index=index,
+        expected=FINITE,
     )
 
 

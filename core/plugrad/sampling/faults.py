@@ -9,7 +9,9 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.config import Config
+from plugrad.errors import EnvContractError
 from plugrad.importing.names import importable_name
+from plugrad.sampling.env_checker import FINITE, RAISED_BY
 
 _log = logging.getLogger("plugrad")
 
@@ -86,11 +88,32 @@ def with_faults_counted(config: Config) -> Config:
     Returns:
         The settings; `config` itself if there is nothing to count.
     """
-    known = (TruncateOnFault, importable_name(TruncateOnFault))
-    names = [each[0] if isinstance(each, list | tuple) else each for each in config.env_wrappers]
-    if FAULTS in config.info_metrics or not any(name in known for name in names):
+    if FAULTS in config.info_metrics or not _is_wrapped(config):
         return config
     return config.changed(info_metrics={**config.info_metrics, FAULTS: "sum"})
+
+
+def can_be_truncated(error: BaseException, config: Config) -> bool:
+    """Whether an error is a fault whose episode `TruncateOnFault` would end, and the wrapper is not there yet.
+
+    Args:
+        error: what sampling raised.
+        config: the settings of the environments, which have one agent if the error is a fault.
+
+    Returns:
+        False also where an environment can have no wrapper.
+    """
+    if _is_wrapped(config) or config.vectorization_mode not in ("sync", "async"):
+        return False
+    if isinstance(error, EnvContractError):
+        return error.facts.get("expected") == FINITE
+    return any(note.startswith(RAISED_BY) for note in getattr(error, "__notes__", ()))
+
+
+def _is_wrapped(config: Config) -> bool:
+    known = (TruncateOnFault, importable_name(TruncateOnFault))
+    names = [each[0] if isinstance(each, list | tuple) else each for each in config.env_wrappers]
+    return any(name in known for name in names)
 
 
 def _is_finite(value: Any) -> bool:
