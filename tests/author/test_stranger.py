@@ -1,8 +1,8 @@
 """A stranger's distributions: built, installed, proven, trained with, uninstalled; and missed by what needs them.
 
-They are the code of the pages docs/write-a*.md. They
-live in an environment of their own, with the wheel of plugrad; what that requires, and the frameworks, it finds in the
-environment that the tests run in.
+They are the code of the pages docs/write-a*.md and docs/tutorial-a-paper.md, and REDQ. They live in an environment of
+their own, with the wheel of plugrad; what that requires, and the frameworks, it finds in the environment that the tests
+run in.
 """
 
 import json
@@ -127,6 +127,17 @@ def test_the_algorithm_is_proven_on_every_backend(environment, framework):
     assert "test_gradients_are_the_finite_differences_of_the_reference[toy-discrete] PASSED" in said
 
 
+@pytest.mark.parametrize(
+    ("distribution", "actions"), [("plugrad-mdqn", "discrete"), ("plugrad-redq", "continuous")]
+)
+def test_the_algorithm_of_a_paper_is_proven_on_torch_and_tf2(environment, distribution, actions):
+    said = prove(environment, distribution, "-k", "not jax and not functional and not toy")
+    assert "test_targets_are_those_of_equation" in said
+    for backend in ("torch", "tf2"):
+        assert f"test_it_learns_a_tiny_task[{backend}-{actions}] PASSED" in said
+        assert f"test_updates_are_those_of_the_reference[{backend}-{actions}-auto] PASSED" in said
+
+
 def test_the_command_line_shows_and_checks_them(environment):
     records = json.loads(environment.plugrad("plugins", "--json").stdout)
     found = {each["name"]: (each["kind"], each["distribution"], each["version"]) for each in records}
@@ -134,9 +145,11 @@ def test_the_command_line_shows_and_checks_them(environment):
     assert found["toy"] == ("backend", "plugrad-toy", "0.1.0")
     assert found["functional"] == ("backend", "plugrad-functional", "0.1.0")
     assert found["folder"] == ("collective", "plugrad-folder", "0.1.0")
+    assert found["mdqn"] == ("algorithm", "plugrad-mdqn", "0.1.0")
+    assert found["redq"] == ("algorithm", "plugrad-redq", "0.1.0")
     needs = {each["name"]: each["requires"] for each in records}
     assert (needs["toy"], needs["functional"]) == (None, "jax")
-    for name in ("reinforce", "toy", "functional", "folder"):
+    for name in ("reinforce", "redq", "toy", "functional", "folder"):
         assert environment.plugrad("plugins", "--check", name).returncode == 0
 
 

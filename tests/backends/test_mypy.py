@@ -9,7 +9,7 @@ import needs
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STRANGERS = ("plugrad-reinforce", "plugrad-toy", "plugrad-functional")
+STRANGERS = ("plugrad-reinforce", "plugrad-toy", "plugrad-functional", "plugrad-mdqn", "plugrad-redq")
 CHECKED = ("core", "backends", "plugins", *(f"tests/author/{name}" for name in STRANGERS))
 MISSPELT = {
     "a part of the learner": (

@@ -119,6 +119,7 @@ def shown(page: str) -> list[tuple[str, str]]:
 
 STRANGERS = {
     "write-an-algorithm.md": "plugrad-reinforce",
+    "tutorial-a-paper.md": "plugrad-mdqn",
     "write-a-backend.md": "plugrad-toy",
     "write-a-functional-backend.md": "plugrad-functional",
     "write-a-collective.md": "plugrad-folder",
