@@ -151,7 +151,7 @@ def test_a_directory_with_something_in_it_is_not_overwritten(plugrad, tmp_path):
     (tmp_path / "there" / "thesis.txt").write_text("all of it")
     result = plugrad("train", "--backend", "numpy", "--out", "there")
     assert result.exit_code == 2
-    assert "--out: there is not empty; go on with --resume there" in result.stderr
+    assert "--out: there is not empty; give another directory" in result.stderr
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["thesis.txt"]
 
 

@@ -83,7 +83,7 @@ def test_play_shows_whole_episodes_in_a_window(
     done = plugrad("play", runs["Window"], "--episodes=2", "--trust", code=0)
     assert done.stdout.splitlines() == ["return 5 in 5 steps"] * 2
     if sys.platform == "linux":
-        assert ("plugrad play RUN --video FILE.gif" in done.stderr) == (screen is None)
+        assert ("To film it: plugrad play" in done.stderr) == (screen is None)
     assert SHOWN[: 2 * STEPS] == [f"step {n + 1}" for n in range(STEPS)] * 2
 
 
@@ -115,10 +115,7 @@ def test_an_error_in_the_window_names_the_environment(
 def test_an_environment_without_a_window_is_refused_with_what_to_type(runs: dict[str, Path]) -> None:
     refused = plugrad("play", runs["NoWindow"], "--trust")
     assert refused.exit_code == 2
-    assert (
-        "has no render mode 'human'; it has: rgb_array. Film it: plugrad play RUN --video FILE.gif"
-        in refused.output
-    )
+    assert "has no render mode 'human'; it has: rgb_array. Film it: plugrad " in refused.output
 
 
 def test_a_film_of_an_environment_that_takes_no_render_mode_says_what_to_write(

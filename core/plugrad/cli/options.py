@@ -212,3 +212,28 @@ class Count(click.ParamType[int]):
         if not (number >= 1 and number.is_integer()):
             self.fail(f"{value} is no whole number of 1 or more", param, ctx)
         return int(number)
+
+
+class NumberOfSeeds(click.IntRange):
+    """How many seeds, 1 or more; a list of seeds is refused with what to type in its place."""
+
+    def __init__(self) -> None:
+        super().__init__(min=1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. See `click.ParamType.convert`."""
+        if isinstance(value, str) and re.fullmatch(r"\[?\s*\d+(\s*,\s*\d+)+\s*\]?", value.strip()):
+            seeds = [int(each) for each in re.findall(r"\d+", value)]
+            follow = seeds == list(range(seeds[0], seeds[0] + len(seeds)))
+            instead = (
+                f"--seed {seeds[0]} --seeds {len(seeds)}"
+                if follow
+                else f"a run of each, --seed {seeds[0]} first"
+            )
+            self.fail(
+                f"{value!r} is a list. --seeds N is the number of runs; their seeds are --seed and those after it: "
+                f"type {instead}",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)

@@ -1,6 +1,7 @@
 """`plugrad play`: shows a trained policy acting, in a window or a film."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.checkpoint.disk import disk_errors, replace_file
-from plugrad.cli.exits import debug_option
+from plugrad.cli.exits import debug_option, typed_command
 from plugrad.cli.progress import return_words
 from plugrad.cli.trained import Choice, episodes_of, watch_options
 from plugrad.cli.waiting import waiting
@@ -188,11 +189,14 @@ def play(run: Path, episodes: int, video: Path | None, seed: int | None, choice:
         _film_episodes(run, video, episodes, seed=seed, choice=choice)
         return
     if sys.platform == "linux" and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
-        click.echo(
-            "There is no screen: DISPLAY is not set. To film it: plugrad play RUN --video FILE.gif", err=True
-        )
+        click.echo(f"There is no screen: DISPLAY is not set. To film it: {_filming()}", err=True)
     for episode in episodes_of(run, _make_shown_env, episodes, seed=seed, choice=choice):
         click.echo(f"return {return_words(episode.get_return())} in {len(episode)} steps")
+
+
+def _filming() -> str:
+    """The command that was typed, with a film in place of a window."""
+    return shlex.join([*typed_command(), "--video", "film.gif"])
 
 
 def _make_shown_env(source: EnvSource, **env_config: Any) -> Any:
@@ -203,7 +207,7 @@ def _make_shown_env(source: EnvSource, **env_config: Any) -> Any:
         known = ", ".join(metadata.get("render_modes") or ()) or "none"
         raise ConfigError(
             f"{getattr(env, 'unwrapped', env)} has no render mode {HUMAN!r}; it has: {known}. Film it: "
-            "plugrad play RUN --video FILE.gif"
+            f"{_filming()}"
         )
     return env
 

@@ -28,6 +28,7 @@ from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import RETURN, WINDOW
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.tables import visible
+from plugrad.cli.trained import plugin_option
 from plugrad.errors import ConfigError, MissingFrameworkError, did_you_mean
 
 COLORS = ("#1f83c6", "#d9652b", "#159e74", "#b565a7", "#b58900", "#6b7f99")
@@ -66,6 +67,7 @@ _SVG_OF_READER = (
 @click.option(
     "--dark", is_flag=True, help="On a dark ground. An SVG follows the reader's settings by itself."
 )
+@plugin_option
 @debug_option
 def plot(
     runs: tuple[Path, ...],

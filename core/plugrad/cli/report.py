@@ -5,6 +5,7 @@ to a file that the reader must not see. Nothing is loaded but the algorithm's se
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ from plugrad.cli.progress import EVALUATED_RETURN, METRIC_WORDS, RETURN, WINDOW
 from plugrad.cli.report_page import Figure, Film, RunContent, page
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.run_files import read_bytes
+from plugrad.cli.trained import alone, plugin_option
+from plugrad.cli.trust import options_to_vouch
 from plugrad.cli.waiting import waiting
 from plugrad.errors import CheckpointUnsafeError, ConfigError
 from plugrad.types import ALL_MODULES
@@ -48,6 +51,7 @@ _EVALUATION = "evaluation/"
 @runs_argument
 @output_option("FILE.html", "The page.  [default: RUN/report.html for one run, report.html for several]")
 @smooth_option
+@plugin_option
 @debug_option
 def report(runs: tuple[Path, ...], output: Path | None, window: int) -> None:
     """Write what one or more runs were, how they learned and how they ended as one HTML file.
@@ -151,6 +155,7 @@ def _content(run: RunDirectory, name: str) -> RunContent:
         words["best mean return"] = evaluations.best
     system = summary.get("system")
     film, remark = _film(run.path)
+    typed = [str(run.path), *options_to_vouch(alone(config), run.path)]
     return RunContent(
         name=name,
         line=RunLine.of(run.path),
@@ -160,8 +165,17 @@ def _content(run: RunDirectory, name: str) -> RunContent:
         evaluation={**words, **{k.removeprefix(_EVALUATION): v for k, v in evaluations.last.items()}},
         film=film,
         remark=remark,
+        named=shlex.join(map(_without_folders, typed)),
         system=dict(system) if isinstance(system, Mapping) else {},
     )
+
+
+def _without_folders(word: str) -> str:
+    """A word of a command, where an absolute path begins in the current folder: readers need not see those above."""
+    path, here = Path(word), Path.cwd()
+    if not path.is_absolute():
+        return word
+    return str(path.relative_to(here)) if path.is_relative_to(here) else path.name
 
 
 def _defaults(config: AlgorithmConfig) -> Mapping[str, Any]:
@@ -182,4 +196,4 @@ def _film(run: Path) -> tuple[Film | None, str]:
             return Film(kind=kind, data=data), ""
         if data:
             return None, f"The film is left out: {name} is no picture"
-    return None, "There is no film; this makes one for the next report: plugrad video RUN"
+    return None, ""

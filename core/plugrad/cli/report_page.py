@@ -62,7 +62,8 @@ class RunContent:
         defaults: the same of a config in which nothing is set.
         evaluation: `{name: number}` of the last evaluation; empty if there was none.
         film: of the trained policy, or None.
-        remark: why there is no film.
+        remark: why its film is left out; empty: there is none.
+        named: how commands name it: its path, and the options that vouch for its code.
         system: `{name: version or description}` of the system that trained; empty if the run does not say.
     """
 
@@ -74,6 +75,7 @@ class RunContent:
     evaluation: Mapping[str, float]
     film: Film | None
     remark: str
+    named: str
     system: Mapping[str, Any]
 
 
@@ -190,7 +192,8 @@ def _curves(figures: Sequence[Figure]) -> str:
 def _evaluation(runs: Sequence[RunContent]) -> str:
     names = list(dict.fromkeys(name for run in runs for name in run.evaluation))
     if not names:
-        return "<p>The training was not evaluated. This does it now: <code>plugrad eval RUN</code></p>"
+        command = _text(f"plugrad eval {runs[0].named}")
+        return f"<p>The training was not evaluated. This does it now: <code>{command}</code></p>"
     head = ["last evaluation", *(_text(run.name) for run in runs)]
     rows = [[_text(name), *(_metric(run.evaluation.get(name)) for run in runs)] for name in names]
     return _table(head, rows, range(1, len(head)))
@@ -211,7 +214,9 @@ def _films(runs: Sequence[RunContent]) -> str:
     if left_out:
         parts.append(f"<p>Films of {left_out} more runs are left out.</p>")
     if not parts:
-        return f"<p>{_text(runs[0].remark)}</p>"
+        command = _text(f"plugrad video {runs[0].named}")
+        none = f"There is no film; this makes one for the next report: <code>{command}</code>"
+        return f"<p>{_text(runs[0].remark) or none}</p>"
     return f'<div class="figures">{"".join(parts)}</div>'
 
 

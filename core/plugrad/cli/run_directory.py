@@ -32,6 +32,7 @@ from plugrad.checkpoint.disk import disk_errors, refuse_links, replace_file
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_files import read_settings, read_table, read_text
+from plugrad.cli.trust import go_on
 from plugrad.config.serialize import decode_field
 from plugrad.config.size_limits import check_size
 from plugrad.errors import (
@@ -41,6 +42,7 @@ from plugrad.errors import (
     CheckpointError,
     CheckpointUnsafeError,
     ConfigError,
+    PlugradError,
 )
 from plugrad.learner.state.checkpoint import as_checkpoint_error, load_state, stored_bytes
 from plugrad.learner.state.untrusted import with_distribution_hint
@@ -279,7 +281,11 @@ def refuse_used(path: Path) -> None:
 
 
 def _not_empty(path: Path) -> ConfigError:
-    return ConfigError(f"--out: {path} is not empty; go on with --resume {path}, or give another directory")
+    try:
+        hint = f"go on: {go_on(RunDirectory.open(path).read_config(), path)}; or give another directory"
+    except PlugradError:  # it is no run, or its algorithm is not there
+        hint = "give another directory"
+    return ConfigError(f"--out: {path} is not empty; {hint}")
 
 
 @contextmanager

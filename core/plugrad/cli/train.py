@@ -1,6 +1,7 @@
 """`plugrad train`: trains a policy and keeps settings, metrics and checkpoints in a run directory."""
 
 import atexit
+import shlex
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import click
 from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.display import OutputConsole, open_display
-from plugrad.cli.exits import debug_option
-from plugrad.cli.options import Count, Number
+from plugrad.cli.exits import debug_option, typed_command
+from plugrad.cli.options import Count, Number, NumberOfSeeds
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_directory import RunDirectory, default_path, name_missing_plugin, training_lock
 from plugrad.cli.settings_command import SettingsCommand, algorithm_choice
@@ -19,7 +20,7 @@ from plugrad.cli.train_loop import StopSignals, TrainLoop, env_name, print_summa
 from plugrad.cli.train_request import TrainRequest
 from plugrad.cli.train_seeds import train_seeds
 from plugrad.cli.trust import Trust, trust_option
-from plugrad.errors import ConfigError
+from plugrad.errors import ConfigError, EnvContractError
 from plugrad.hooks.manager import HookManager
 from plugrad.hooks.registry import load_listener
 from plugrad.learner.modules.build import expect_weights
@@ -45,7 +46,7 @@ from plugrad.learner.state.untrusted import in_spaces_of
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of everything random.  [default: 0]")
 @click.option(
     "--seeds",
-    type=click.IntRange(1),
+    type=NumberOfSeeds(),
     metavar="N",
     help="Train N runs as one program, with seeds from --seed on. Each has a run directory of its own: with --out DIR "
     "they are DIR/s0, DIR/s1 and so on.",
@@ -200,9 +201,14 @@ def _resume_run(
     with name_missing_plugin(path), expect_weights(save.state.get("learner", {})):
         algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)
-    algorithm.restore_from_path(
-        str(save.path), hyperparameters=request.whose_hyperparameters, new_episodes=request.new_episodes
-    )
+    try:
+        algorithm.restore_from_path(
+            str(save.path), hyperparameters=request.whose_hyperparameters, new_episodes=request.new_episodes
+        )
+    except EnvContractError as error:  # a running episode cannot be replayed
+        if not request.new_episodes:
+            error.add_note(f"begin others: {shlex.join([*typed_command(), '--new-episodes'])}")
+        raise
     goals = request.goals(algorithm, run)
     run.metrics.truncate(algorithm.iteration)
     run.write_config(algorithm.config)

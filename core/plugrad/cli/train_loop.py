@@ -39,7 +39,7 @@ from plugrad.cli.progress import (
 )
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.system import system
-from plugrad.cli.trust import options_to_vouch
+from plugrad.cli.trust import go_on
 from plugrad.errors import CheckpointError
 from plugrad.hooks.manager import HookManager
 from plugrad.importing.names import importable_name
@@ -297,14 +297,19 @@ class TrainLoop:
                 f"{where}: iteration {self.algorithm.iteration} cannot be saved ({type(another).__name__}: "
                 f"{' '.join(str(another).split())}), iteration {self._saved_iteration} is"
             )
+        return f"{saved}; go on: {self._commands_after(error)}"
+
+    def _commands_after(self, error: BaseException) -> str:
+        config = self.algorithm.config
+        command = go_on(config, self.run.path)
         if self.algorithm.env_runner is None:
-            return f"{saved}; {_go_on(self.run.path, self.algorithm.config)}"
-        go_on = f"{_go_on(self.run.path, self.algorithm.config)} --new-episodes"
-        if not can_be_truncated(error, self.algorithm.config):
-            return f"{saved}; {go_on}"
-        wrappers = toml_literal([*self.algorithm.config.env_wrappers, importable_name(TruncateOnFault)])
-        option = shlex.quote(f"--env_runners.env_wrappers={wrappers}")
-        return f"{saved}; {go_on}; if it fails now and then, TruncateOnFault ends its episode alone, {go_on} {option}"
+            return command
+        command = f"{command} --new-episodes"
+        if not can_be_truncated(error, config):
+            return command
+        wrappers = toml_literal([*config.env_wrappers, importable_name(TruncateOnFault)])
+        lasting = f"{command} {shlex.quote(f'--env_runners.env_wrappers={wrappers}')}"
+        return f"{command}; if it fails now and then, TruncateOnFault ends such episodes alone: {lasting}"
 
     def _iterate(self) -> Progress:
         row = scalars(self.algorithm.train())
@@ -411,12 +416,7 @@ _OF = {"evaluation": " in evaluation", "training": "", "few": f" over fewer than
 
 
 def _saved_words(iteration: int, path: Path, config: AlgorithmConfig) -> str:
-    return f"iteration {iteration:,} is saved; {_go_on(path, config)}"
-
-
-def _go_on(path: Path, config: AlgorithmConfig) -> str:
-    command = ["plugrad", "train", "--resume", str(path), *options_to_vouch(config, path)]
-    return f"go on: {shlex.join(command)}"
+    return f"iteration {iteration:,} is saved; go on: {go_on(config, path)}"
 
 
 def env_name(config: AlgorithmConfig) -> str:

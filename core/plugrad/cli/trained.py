@@ -125,10 +125,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
     with name_missing_plugin(run):
         trust.import_env(directory.named_env())
         config = directory.read_config(saved)
-        config = config.plugins().learners(num_learners=0).env_runners(num_env_runners=0)
-        config = config.offline_data(
-            output=None
-        )  # whoever opens a run records nothing because its file says so
+        config = alone(config)
         trust.check(config, directory.config_file)
         config = config.changed(**choice.changes({name: getattr(config, name) for name in _ENVIRONMENT}))
         config = config if backend is None else config.framework(backend)
@@ -144,6 +141,12 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
             algorithm = config.build_algo()
     algorithm.restore_from_path(str(path))
     return algorithm, path
+
+
+def alone(config: AlgorithmConfig) -> AlgorithmConfig:
+    """A run's settings for acting in this process, without listeners; nothing is recorded because its file says so."""
+    config = config.plugins().learners(num_learners=0).env_runners(num_env_runners=0)
+    return config.offline_data(output=None)
 
 
 def _open_checkpoint(path: Path, backend: str | None, choice: Choice) -> Algorithm:

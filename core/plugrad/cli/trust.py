@@ -23,6 +23,7 @@ from plugrad.cli.exits import typed_command
 from plugrad.config.named_code import NamedCode, named_code, untrusted
 from plugrad.config.size_limits import too_large
 from plugrad.errors import CheckpointUnsafeError, ConfigError
+from plugrad.hooks.registry import algorithm_of, named_by_user
 from plugrad.importing.names import is_installed
 
 
@@ -118,8 +119,15 @@ def options_to_vouch(config: Any, run: Path) -> list[str]:
         run: its directory.
 
     Returns:
-        Such as `["--env", "arm:Arm"]`; `["--trust"]` if something has no option of its own.
+        Such as `["--env", "arm:Arm"]`; `["--trust"]` if something has no option of its own. `--plugin` comes first, for
+        an algorithm and a backend that are in no distribution.
     """
+    algorithm = algorithm_of(type(config))
+    used = (
+        named_by_user("algorithm", algorithm.name if algorithm else ""),
+        named_by_user("backend", config.backend),
+    )
+    plugins = [word for name in used if name is not None for word in ("--plugin", name)]
     # What this process has imported counts as installed here, and not there.
     here = [code for code in named_code(config) if not is_installed(code.name.partition(":")[0])]
     unsafe = [code for code, _ in untrusted(config)]
@@ -127,8 +135,13 @@ def options_to_vouch(config: Any, run: Path) -> list[str]:
     is_large = next(iter(too_large(config.to_dict(), config.fields())), None) is not None
     is_elsewhere = config.output is not None and not _is_inside(Path(config.output), run)
     if is_large or is_elsewhere or ["--trust"] in named:
-        return ["--trust"]
-    return [word for option in named for word in option]
+        return [*plugins, "--trust"]
+    return [*plugins, *(word for option in named for word in option)]
+
+
+def go_on(config: Any, run: Path) -> str:
+    """The command that goes on with a run, as it is to be typed; see `options_to_vouch`."""
+    return shlex.join(["plugrad", "train", "--resume", str(run), *options_to_vouch(config, run)])
 
 
 def _option(code: NamedCode) -> list[str]:

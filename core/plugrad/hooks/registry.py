@@ -24,7 +24,7 @@ from plugrad.errors import (
     PlugradError,
     did_you_mean,
 )
-from plugrad.hooks.local_plugins import load_local_plugin
+from plugrad.hooks.local_plugins import load_local_plugin, whole_name
 from plugrad.hooks.manager import SPECIFICATIONS, HookManager, Plugin, implementations
 from plugrad.hooks.plugin_records import (
     PluginRecord,
@@ -41,6 +41,8 @@ from plugrad.importing.names import is_local_plugin
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
 _USED: dict[tuple[str, str], Plugin] = {}
 """Plugins from `use_plugin`, by tier and name."""
+_NAMED: dict[tuple[str, str], str] = {}
+"""What `use_plugin` got for them."""
 _NOT_FOUND = {
     "backend": BackendNotFoundError,
     "algorithm": AlgorithmNotFoundError,
@@ -68,8 +70,19 @@ def use_plugin(text: str) -> Plugin:
             f"{text}: {plugin} is the name of one of {owner[0]} {owner[1]}: rename the file or the module"
         )
     _USED[plugin.tier, plugin.name] = plugin
+    _NAMED[plugin.tier, plugin.name] = whole_name(text)
     _algorithm_of.cache_clear()  # the id of a plugin that this one replaces may be another's later
     return plugin
+
+
+def named_by_user(tier: str, name: str) -> str | None:
+    """What `use_plugin` got for a plugin, a file by its absolute path; None: it is an installed one.
+
+    Args:
+        tier: "algorithm" or "backend".
+        name: its short name.
+    """
+    return _NAMED[tier, name] if (tier, name) in _USED else None
 
 
 def load_backend(name: str) -> Plugin:
