@@ -1,17 +1,21 @@
 """A policy file acts as the learner of a framework that saved it, in numpy and on that framework."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import needs
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, Space
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plugrad
 from plugrad import Learner, RLModuleSpec
+from plugrad.policy.policy_file import read_policy_file
 from plugrad_ppo import PPOConfig
+from plugrad_sac import SACConfig
 
 ROWS = 40
 OBSERVATIONS = st.one_of(
@@ -88,3 +92,43 @@ def test_the_file_of_a_users_own_module_is_opened_with_that_module(backend: str,
     loaded = plugrad.load_policy(tmp_path / "policy", module=module)
     np.testing.assert_equal(module.get_state(), weights)
     np.testing.assert_array_equal(loaded.predict(rows)[0], policy.predict(rows)[0])
+
+
+SEEN = Dict({"arm": Box(-1.0, 1.0, (2,), np.float32), "cost": Box(-1.0, 1.0, (1,), np.float32)})
+MEMORY = {"use_gru": True, "gru_cell_size": 3}
+
+
+@pytest.mark.parametrize(
+    ("config", "observed", "told", "model"),
+    [
+        (PPOConfig, SEEN["arm"], Discrete(2), {"use_lstm": True, "lstm_cell_size": 3}),
+        (PPOConfig, SEEN, Box(-1.0, 1.0, (2,), np.float32), {**MEMORY, "critic_only": ["cost"]}),
+        (SACConfig, SEEN, Box(-1.0, 1.0, (2,), np.float32), {**MEMORY, "critic_only": ["cost"]}),
+        (SACConfig, SEEN["arm"], Discrete(3), MEMORY),
+    ],
+    ids=["ppo", "ppo, critics see more", "sac, critics see more", "sac discrete"],
+)
+def test_what_a_recurrent_policy_leaves_behind_has_nothing_of_its_critics(
+    backend: str, config: Any, observed: Any, told: Any, model: Any, tmp_path: Path
+) -> None:
+    onnx = needs.extra("onnx")
+    some = (
+        config().framework(backend, compile="none").environment(observation_space=observed, action_space=told)
+    )
+    learner = some.rl_module(model_config={"fcnet_hiddens": [4], **model}).debugging(seed=0).build_learner()
+    policy = learner.get_policy()
+    path, graph = policy.save(tmp_path / "policy"), policy.export_onnx(tmp_path / "policy.onnx")
+    names = [name for name in read_policy_file(path).arrays if name.startswith("weights/")]
+    assert {name.split(".")[0] for name in names} == {"weights/pi"}
+    written = onnx.load(graph).graph
+    of_graph = [each.name for each in (*written.initializer, *written.input, *written.output)]
+    assert [name for name in of_graph if re.search("vf|qf|alpha|cost", name)] == []
+
+    loaded, state = plugrad.load_policy(path), None
+    policy.observation_space.seed(0)
+    for _ in range(3):  # what one of them remembers, the other goes on with
+        seen = policy.observation_space.sample()
+        action, after = policy.predict(seen, state)
+        found, state = loaded.predict(seen, state)
+        np.testing.assert_allclose(found, action, atol=1e-6)
+        assert {*state} == {*after} == ({"pi_h", "pi_c"} if "use_lstm" in model else {"pi_h"})

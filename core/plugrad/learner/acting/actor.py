@@ -19,6 +19,7 @@ from plugrad.columns import Columns
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import BatchError, ConfigError
+from plugrad.learner.acting.acting_network import ActingState
 from plugrad.learner.acting.held_noise import HeldNoise
 from plugrad.learner.acting.onnx import record_actions
 from plugrad.learner.acting.policy_content import policy_content
@@ -382,27 +383,26 @@ def make_policy(
             module_id=module_id,
         )
     unread = critic_only_of(module, learner.config)
-    encoder = ObservationEncoder(
-        space, row_space(rows) if is_structured(rows) else rows, normalizer, unread=unread
-    )
+    rows = row_space(rows) if is_structured(rows) else rows
+    encoder = ObservationEncoder(space, rows, normalizer, unread=unread)
     if unread and module.network is None:
         _check_unread(learner, module_id, encoder)
     # Its own stream: predicting changes nothing that training draws.
-    rng = stream(learner.seed, module_id, "predict")
+    rng, acting = stream(learner.seed, module_id, "predict"), ActingState(learner, module_id)
 
     def act(
         rows: Array, *, explore: bool, state: State | None, action_mask: Any = None
     ) -> tuple[Array, State | None]:
-        acted: tuple[Array, State | None] = present()._choose_actions(
-            rows, module_id, explore, rng, state, action_mask
-        )
-        return acted
+        if state is not None:
+            state = acting.with_the_rest(state, present().module[module_id], len(rows))
+        actions, after = present()._choose_actions(rows, module_id, explore, rng, state, action_mask)
+        return actions, None if after is None else acting.of(after)
 
     return Policy(
         act=act,
         encoder=encoder,
         action_space=module.action_space,
-        initial_state=lambda: initial_state(present().module[module_id]),
+        initial_state=lambda: acting.of(initial_state(present().module[module_id])),
         content=lambda: policy_content(present(), module_id, encoder),
         record=lambda graph, batch: record_actions(present(), module_id, graph, batch),
     )

@@ -10,6 +10,7 @@ from plugrad.columns import Columns
 from plugrad.distributions import mask_logits
 from plugrad.errors import ConfigError, PlugradError
 from plugrad.hooks.backend_spec import Capability
+from plugrad.learner.acting.acting_network import acting_network
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import action_distribution_class
 from plugrad.onnx import OPSET, Graph
@@ -64,8 +65,9 @@ def _forward(
     module = learner.module[module_id]
     if module.network is not None:
         weights = {name: graph.constant(value, name) for name, value in module._acting_weights().items()}
-        outputs: dict[str, Any] = module.network.forward(ops, weights, batch, value=False)
-        return outputs
+        network = acting_network(learner, module_id)
+        assert network is not None
+        return network.forward(ops, weights, batch, value=False)
     if module_id not in learner.trainable_module_ids:
         raise ConfigError(
             f"module {module_id!r} is a {type(module).__name__}: there is no network in it, and nothing of backend "

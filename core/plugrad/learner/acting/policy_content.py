@@ -1,7 +1,6 @@
 """The content of a policy file: the part of a learner that acts. It is read as a small checkpoint of a learner."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import numpy as np
 from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
 from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
+from plugrad.learner.acting.acting_network import acting_network
 from plugrad.learner.state.checkpoint import (
     ENV_OBSERVATION_SPACE,
     UINT8_SCALE,
@@ -78,21 +78,11 @@ def _non_finite(file: PolicyFile) -> str | None:
 
 def _acting_spec(learner: "Learner", module_id: ModuleID) -> tuple[RLModuleSpec, list[str] | None]:
     """The spec of a module without what only training needs, and the remaining parameters; None: all of them."""
-    module = learner.module[module_id]
-    spec = RLModuleSpec(
-        model_config={} if module.network is None else _written_model_config(module),
-        inference_only=module.inference_only,
-    )
-    if module.network is None:
-        return spec, None
-    config = learner.config.get_config_for_module(module_id)
-    lean = replace(spec, inference_only=True)
-    complete = lean.complete(module.observation_space, module.action_space)
-    network = learner._build_network(module_id=module_id, config=config, module_spec=complete)
-    # The state of a recurrent policy must be the same before and after saving.
-    if network.initial_state().keys() != module.network.initial_state().keys():
-        return spec, None
-    return lean, [each.name for each in network.parameters]
+    module, network = learner.module[module_id], acting_network(learner, module_id)
+    if network is None:
+        return RLModuleSpec(model_config={}, inference_only=module.inference_only), None
+    spec = RLModuleSpec(model_config=_written_model_config(module), inference_only=True)
+    return spec, [each.name for each in network.parameters]
 
 
 def _written_model_config(module: RLModule) -> Mapping[str, Any]:

@@ -46,6 +46,8 @@ class PolicyAndEnsemble(Network):
         self.dimensions = gym.spaces.flatdim(spec.action_space)
         self.space, self.policy = spec.action_space, Encoder(spec.observation_space, config)
         self.inputs = Encoder(spec.observation_space, {**config, "fcnet_hiddens": ()})
+        if self.inputs.filters:
+            raise ConfigError(f"REDQ has no convolutions in its critics, found {spec.observation_space}")
         self.hidden = HiddenLayers(self.inputs.width + self.dimensions, config)
         self.out = f"{CRITICS}.{len(self.hidden)}"
         self.parameters = (
