@@ -71,11 +71,14 @@ class StepsInFile(CartPoleEnv):
         path: of the file.
         raises_at: the step that raises; None: none.
         waits_at: the step that ends when there is a file `<path>.open`; None: none.
+        seconds: what each step takes.
     """
 
-    def __init__(self, path: str, raises_at: int | None = None, waits_at: int | None = None) -> None:
+    def __init__(
+        self, path: str, raises_at: int | None = None, waits_at: int | None = None, seconds: float = 0.0
+    ) -> None:
         super().__init__()
-        self.path = path
+        self.path, self.seconds = path, seconds
         self.raises_at, self.waits_at = raises_at, waits_at
 
     def step(self, action: Any) -> Any:
@@ -86,6 +89,7 @@ class StepsInFile(CartPoleEnv):
             raise ZeroDivisionError(f"at step {number}")
         while number == self.waits_at and not os.path.exists(f"{self.path}.open"):
             time.sleep(0.001)
+        time.sleep(self.seconds)
         return super().step(action)
 
 

@@ -155,16 +155,18 @@ def fragile(does, index=2, mode="async", **settings):
         ),
         (
             "hang",
-            r"environment 2 of '.*:Fragile': its worker process did not answer within 0.5 seconds, and was killed",
+            r"environment 2 of '.*:Fragile': its worker process did not answer within 0.5 seconds, and was killed in "
+            r".*worker_envs.py, line \d+, in misbehave. .* If it needs more time: .learners\(timeout_s=...\)",
         ),
     ],
 )
-def test_a_worker_that_dies_or_hangs_is_an_error_that_names_the_environment(does, words):
+def test_a_worker_that_dies_or_hangs_is_an_error_that_names_the_environment(does, words, capfd):
     runner = fragile(does, timeout_s=0.5 if does == "hang" else 60)
     runner.sample(2)
     with pytest.raises(EnvWorkerError, match=words) as caught:
         runner.sample(2)
     assert caught.value.facts["index"] == 2
+    assert capfd.readouterr().err == ""
     with pytest.raises(EnvWorkerError, match="worker process died"):
         runner.sample(1)
     runner.close()

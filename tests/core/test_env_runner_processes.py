@@ -1,6 +1,7 @@
 """Env runners in processes of this machine, without Ray: real processes, and real signals that end them."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -251,18 +252,28 @@ def test_an_env_runner_that_dies_or_hangs_is_replaced_and_no_step_counts_twice(b
     assert algorithm.env_runner.total_steps == 16 * iterations + 32
 
 
-@pytest.mark.long
-def test_an_env_runner_whose_environment_never_answers_is_replaced(build, tmp_path, caplog):
-    hangs = config(tmp_path / "steps", "AsynchronousLearner", waits_at=100)
-    algorithm = build(hangs.learners(build_timeout_s=20))
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_env_runner_whose_environment_hangs_is_replaced_after_the_time_of_one_step(
+    build, tmp_path, caplog, capfd, mode
+):
+    hangs = config(tmp_path / "steps", waits_at=100).env_runners(vectorization_mode=mode)
+    algorithm = build(hangs.learners(timeout_s=1))
     before = pids(algorithm)
-    for iterations in range(1, 12):
-        results = algorithm.train()
-        assert results["num_env_steps_trained_lifetime"] == 16 * iterations
-        if iterations > 4:
-            time.sleep(4)  # the other one goes on meanwhile
-    assert "did not answer in 20 s; it is replaced" in caplog.text
+    for iterations in range(1, 9):
+        assert algorithm.train()["num_env_steps_sampled_lifetime"] == 16 * iterations
     assert len(set(before) - set(pids(algorithm))) == 1
+    said = caplog.text + capfd.readouterr().err
+    assert said.count("did not answer within 1 seconds") == 1
+    assert re.search(r"async_training.py, line \d+, in step. ", said)
+    assert said.count("it is replaced and begins new episodes") == 1
+
+
+def test_a_sample_may_take_longer_than_a_step_and_than_what_is_built(build, tmp_path):
+    algorithm = build(config(tmp_path / "steps", seconds=0.2).learners(timeout_s=0.6))
+    before, runners = pids(algorithm), algorithm.env_runner
+    runners.config = runners.config.learners(build_timeout_s=0.3)
+    assert sum(map(len, algorithm.sample())) == 16
+    assert pids(algorithm) == before
 
 
 def test_a_sample_that_is_waited_for_survives_a_death_too(build):

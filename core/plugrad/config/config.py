@@ -266,10 +266,12 @@ class Config(SamplingSettings):
                 that was started beforehand, "shrink" continues with the others, "raise" gives up. Default: `"restart"`.
             num_standby_learners (int): further remote learners that wait to replace one that dies; at least 1 with
                 `on_failure="standby"`, else 0. Default: `0`.
-            max_restarts (int): most restarts of learners within an hour before the group gives up. Default: `3`.
-            timeout_s (float): seconds that one phase of a remote learner may take once its program is compiled.
-                Default: `60`.
-            build_timeout_s (float): seconds for building and for the first compilation. Default: `300`.
+            max_restarts (int): most restarts of learners, or of env runners, within an hour before plugrad gives up.
+                Default: `3`.
+            timeout_s (float): seconds that one phase of a remote learner may take once its program is compiled, and
+                one step or reset of environments that have processes of their own. Default: `60`.
+            build_timeout_s (float): seconds for building and for the first compilation, and for making environments.
+                Default: `300`.
             **settings: all of these.
 
         Returns:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrad.batch import MultiAgentBatch
+from plugrad.env_runners.hung_envs import end_if_environments_hang
 from plugrad.episodes import Episode, SingleAgentEpisode, num_env_steps
 from plugrad.learner import build_learner
 from plugrad.learner.acting.env_runner_policies import (
@@ -112,6 +113,10 @@ class EnvRunnerActor:
             self._runner.reward_normalizer = self._reward_normalizer = _SharedRewardNormalizer()
         self._runner.rank = self._rank
         policies.tell_listeners(self._runner)
+        if (
+            config.vectorization_mode != "async"
+        ):  # which has worker processes of its own, with the same time limit
+            end_if_environments_hang(self._runner.clock, config.timeout_s, self._rank)
 
     def begin_anew(self, seed: int, series: int, acting_seed: int | None = None) -> None:
         """Drop running episodes, and begin a series of others.

@@ -17,7 +17,7 @@ from plugrad.config import Config
 from plugrad.env_runners.actor import Answer, observations_of
 from plugrad.env_runners.sample_requests import SampleRequests
 from plugrad.env_runners.workers import Worker, make_workers
-from plugrad.errors import PlugradError
+from plugrad.errors import EnvWorkerError, PlugradError
 from plugrad.policy.normalization import ObservationNormalizer, RunningMoments
 from plugrad.rng_streams import stream
 from plugrad.sampling.env_calls import CallsEnvs, EnvCall
@@ -87,7 +87,7 @@ class RemoteEnvRunners(CallsEnvs):
         self._actors: dict[int, Worker] = {}
         self._last_calls: dict[tuple[str, str], bytes] = {}
         self._workers = make_workers(config)
-        self._requests = SampleRequests(self._workers.calls, config.timeout_s, config.build_timeout_s)
+        self._requests = SampleRequests(self._workers.calls, config.timeout_s)
         try:
             self._start(range(config.num_env_runners))
         except BaseException:
@@ -240,7 +240,7 @@ class RemoteEnvRunners(CallsEnvs):
         """Wait for one answer; returns whether there was one."""
         deadline = monotonic() + timeout_s
         while found := self._requests.wait(self._actors, max(0.0, deadline - monotonic())):
-            rank, answer = found
+            rank, answer = found[0], _lost_with_envs(*found)
             if not isinstance(answer, LostActor):
                 _raise_first_error({rank: answer})
                 self._ready.append(answer)
@@ -393,8 +393,10 @@ class RemoteEnvRunners(CallsEnvs):
             refs = {
                 rank: each.call(method, *args) for rank, each in self._actors.items() if rank not in found
             }
-            timeout_s, ping_timeout_s = self.config.build_timeout_s, self.config.timeout_s
-            new = gather_with_pings(self._workers.calls, self._actors, refs, timeout_s, ping_timeout_s)
+            # A sample has as much time as its steps need, each of which is limited.
+            timeout_s = inf if method == "sample" else self.config.build_timeout_s
+            new = gather_with_pings(self._workers.calls, self._actors, refs, timeout_s, self.config.timeout_s)
+            new = {rank: _lost_with_envs(rank, each) for rank, each in new.items()}
             found |= {rank: each for rank, each in new.items() if not isinstance(each, LostActor)}
             if lost := [each for each in new.values() if isinstance(each, LostActor)]:
                 self._replace(lost)
@@ -429,6 +431,15 @@ class RemoteEnvRunners(CallsEnvs):
         for rank, number in numbers.items():
             for _ in range(number):
                 self._request(rank, self._last_arguments)
+
+
+def _lost_with_envs(rank: int, answer: Any) -> Any:
+    """The answer; of an env runner whose environments' processes are gone a `LostActor`, so that all is made anew."""
+    return (
+        LostActor(rank, False, f"has lost environments: {answer}")
+        if isinstance(answer, EnvWorkerError)
+        else answer
+    )
 
 
 def _raise_first_error(found: Mapping[int, Any]) -> None:

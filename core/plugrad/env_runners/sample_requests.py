@@ -24,13 +24,11 @@ class SampleRequests:
     Args:
         calls: how they are called.
         timeout_s: seconds after which an env runner that gives no sign of life is lost.
-        answer_timeout_s: seconds after which one that has not answered is lost.
     """
 
-    def __init__(self, calls: Calls, timeout_s: float, answer_timeout_s: float) -> None:
+    def __init__(self, calls: Calls, timeout_s: float) -> None:
         self._calls = calls
         self._timeout_s = timeout_s
-        self._answer_timeout_s = answer_timeout_s
         self._runners: dict[int, _OfOneRunner] = {}
 
     def __len__(self) -> int:
@@ -94,9 +92,7 @@ class SampleRequests:
         """Whether an env runner, whose answer is waited for, does not work on it any more."""
         runner, now = self._runners[rank], monotonic()
         found = None
-        if now - runner.since > self._answer_timeout_s:
-            found = LostActor(rank, False, f"did not answer in {self._answer_timeout_s:g} s")
-        elif runner.ping is None and now - runner.since > self._timeout_s / 2:
+        if runner.ping is None and now - runner.since > self._timeout_s / 2:
             runner.ping, runner.pinged = actor.ping(), now
         elif runner.ping is not None and now - runner.pinged > self._timeout_s:
             found = self._read_ping(rank, runner)

@@ -9,6 +9,7 @@ from plugrad.config import Config
 from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
 from plugrad.sampling.env_calls import CallsEnvs, EnvCall
+from plugrad.sampling.env_clock import EnvClock
 from plugrad.sampling.episode_metrics import WINDOW, EpisodeMetrics
 from plugrad.sampling.logged_metrics import LoggedMetrics
 from plugrad.sampling.vectorization import steps_per_env
@@ -72,6 +73,11 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
             ConfigError: there is no such reduction, the metric has another one, or the value is no number.
         """
         self.logged.log(name, value, reduce, window)
+
+    @cached_property
+    def clock(self) -> EnvClock:
+        """Tells since when the environments are called."""
+        return EnvClock()
 
     @property
     @abstractmethod

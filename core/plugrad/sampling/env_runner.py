@@ -90,7 +90,7 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         info_metrics = None
         if config.info_metrics:
             info_metrics = InfoMetrics(config.info_metrics, envs.num_envs, next_step_autoreset=next_step)
-        self._rollout = Rollout(envs, policy, seen, rewards, info_metrics)
+        self._rollout = Rollout(envs, policy, seen, rewards, info_metrics, clock=self.clock)
         self._named, self._info_metrics_of_ended = NamedMeans(), dict[str, dict[str, float]]()
         self._num_reset_steps = int(not envs.resets_in_same_step)
         self._module_id = module_id

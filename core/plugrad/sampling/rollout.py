@@ -15,6 +15,7 @@ from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.sampling.atari import LIFE_LOST
 from plugrad.sampling.env_checker import raise_nonfinite
+from plugrad.sampling.env_clock import EnvClock
 from plugrad.sampling.env_masks import ActionMasks, say_source
 from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.info_metrics import INFO_METRICS, InfoMetrics
@@ -90,6 +91,7 @@ class Rollout:
         seen: turns their observations into what the policy sees.
         rewards: turns their rewards into what a learner sees; None: they stay as they are.
         info_metrics: makes metrics of numbers in their infos; None: there are none.
+        clock: tells since when the environments are called.
 
     Attributes:
         observations: what the policy sees next, `[N, ...]`; None: the environments have to be reset first. The
@@ -104,9 +106,12 @@ class Rollout:
         seen: SeenObservations,
         rewards: LearnerRewards | None = None,
         info_metrics: InfoMetrics | None = None,
+        *,
+        clock: EnvClock,
     ) -> None:
         self.envs, self.policy, self.seen, self.rewards = envs, policy, seen, rewards
         self.info_metrics = info_metrics
+        self.clock = clock
         self.observations: Array | None = None
         self.masks: ActionMasks | None = None
         self._to_env = action_converter(envs.action_space)
@@ -120,7 +125,8 @@ class Rollout:
         Returns:
             The first observations, as the policy sees them.
         """
-        raw, infos = self.envs.reset(entropy)
+        with self.clock:
+            raw, infos = self.envs.reset(entropy)
         self.policy.reset()
         if self.rewards is not None:
             self.rewards.reset()
@@ -152,7 +158,9 @@ class Rollout:
         """
         masks = self.masks
         columns = policy(observations) if masks is None else policy(observations, action_mask=masks.current)
-        raw, rewards, terminated, truncated, infos = self.envs.step(self._to_env(columns[Columns.ACTIONS]))
+        actions = self._to_env(columns[Columns.ACTIONS])
+        with self.clock:
+            raw, rewards, terminated, truncated, infos = self.envs.step(actions)
         self.seen.check_and_count(raw)
         if "final_obs" in infos:  # reset in the same step: `raw` is what the next episode begins with
             for env, row in zip(*self.seen.final_rows(infos), strict=True):

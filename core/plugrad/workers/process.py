@@ -26,6 +26,8 @@ POLL_S = 0.5
 """Seconds between checks that a silent process is still there."""
 EXIT_S = 1.0
 """Seconds that a process has to end after its connection is closed."""
+HUNG = 124
+"""The exit code of a process that ends itself because a call hangs, as coreutils' `timeout` has it."""
 
 
 class _LostError(Exception):
@@ -132,6 +134,8 @@ class WorkerProcess:
         code = self._process.poll()
         if code is None:
             return _LostError(True, "closed its connection")
+        if code == HUNG:
+            return _LostError(True, "hung, and ended itself")
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return _LostError(True, f"died ({name})")
 

@@ -29,6 +29,7 @@ from plugrad.sampling.async_envs.worker import (
     reserve,
 )
 from plugrad.sampling.env_calls import EnvCall
+from plugrad.sampling.env_clock import dumped_place
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.vector_envs import EnvSpaces, RunningEpisode, VectorEnvs, reset_seeds
 from plugrad.types import Array
@@ -37,7 +38,11 @@ from plugrad.types import Array
 
 
 class WorkerLostError(Exception):
-    """A worker process died or did not answer in time; the message says which."""
+    """A worker process died or did not answer in time; the message says which, and `is_late` too."""
+
+    def __init__(self, message: str, *, is_late: bool = False) -> None:
+        super().__init__(message)
+        self.is_late = is_late
 
 
 class WorkerFailure(Exception):
@@ -57,9 +62,10 @@ class WorkerProcess:
 
     def __init__(self, memory: int) -> None:
         ours, theirs = socket.socketpair()
+        self._stacks = os.fdopen(create_memory(), "rb")
         with theirs:
             self._process = start_interpreter(
-                "plugrad.sampling.async_envs.worker:serve", theirs.fileno(), memory
+                "plugrad.sampling.async_envs.worker:serve", theirs.fileno(), memory, self._stacks.fileno()
             )
         self._socket = ours
         self._connection = Connection(os.dup(ours.fileno()))
@@ -114,6 +120,10 @@ class WorkerProcess:
 
     def end(self, timeout_s: float = SHUTDOWN_S) -> None:
         """Wait for the end of a worker after `hang_up`; kill it if that takes too long."""
+        self._wait(timeout_s)
+        self._stacks.close()
+
+    def _wait(self, timeout_s: float) -> None:
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -133,10 +143,14 @@ class WorkerProcess:
     def _lost(self, error: Exception) -> WorkerLostError:
         self._num_unanswered = 0
         if isinstance(error, BlockingIOError):  # the time limit
-            self._process.send_signal(signal.SIGUSR1)  # it prints where it is
+            self._process.send_signal(signal.SIGUSR1)  # it writes where it is
             self.hang_up()
-            self.end(timeout_s=0.2)
-            return WorkerLostError(f"did not answer within {self._timeout_s:g} seconds, and was killed")
+            self._wait(0.2)
+            place = dumped_place(os.pread(self._stacks.fileno(), 2**16, 0).decode(errors="replace"))
+            self.end()
+            where = f" in {place}" if place else ""
+            late = f"did not answer within {self._timeout_s:g} seconds, and was killed{where}"
+            return WorkerLostError(late, is_late=True)
         self.end()
         code = self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
@@ -319,6 +333,9 @@ class AsyncEnvs(VectorEnvs):
             "Make others in their places and go on, algorithm.env_runners.make_anew(), or resume from the last "
             "checkpoint, with new_episodes=True if it comes to the same end again"
         )
+        if lost.is_late:
+            limit = "timeout_s" if self._arrays is not None else "build_timeout_s"
+            hint += f". If it needs more time: .learners({limit}=...)"
         known = {} if busy == IDLE else {"index": busy}
         return EnvWorkerError(f"{where} {lost}. {hint}", env=self.name, **known)
 

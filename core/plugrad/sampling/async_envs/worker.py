@@ -51,15 +51,16 @@ class Share(NamedTuple):
     info_metrics: Sequence[str]
 
 
-def serve(end: int, memory: int) -> None:
+def serve(end: int, memory: int, stacks: int) -> None:
     """Answer calls until the other end hangs up.
 
     Args:
         end: descriptor of this end of the socket.
         memory: descriptor of the file with the shared arrays.
+        stacks: descriptor of the file in which the process writes where it is when it gets SIGUSR1.
     """
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1)
+    faulthandler.register(signal.SIGUSR1, stacks)
     threading.Thread(target=_leave_with_driver, args=(end,), daemon=True).start()
     connection, worker = Connection(end), Worker(memory)
     try:

@@ -292,7 +292,8 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
     def _begin(self, index: int) -> RunningMultiAgentEpisode:
         self._counted.num_episodes_begun += 1
         episode = self._new_episode(index, str(self.num_episodes_begun))
-        episode.begin()
+        with self.clock:
+            episode.begin()
         if self._watched is not None and self._notifier is not None:
             self._watched[index] = watched = self._newly_watched(index, episode, 0)
             observations, infos = episode.first
@@ -344,7 +345,8 @@ class MultiAgentEnvRunner(BaseEnvRunner[MultiAgentEpisode]):
             module.act(policies)
         ended = []
         for index, episode in enumerate(running):
-            episode.step()
+            with self.clock:
+                episode.step()
             if self._watched is not None:
                 self._say_step(index, episode)
             if episode.is_done:
