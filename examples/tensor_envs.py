@@ -1,22 +1,21 @@
 """Environments whose tensors never pass numpy: `python examples/tensor_envs.py torch|jax cart-pole|pendulum COPIES`.
 
-Many copies of an environment are one tensor on the learner's device. Actions are computed from it and given to it, and
-the learner trains on what was collected: the device gets random numbers and row numbers, the host gets the results.
+Many copies of an environment are one tensor on the learner's device. `vectorization_mode="tensors"` gives it actions
+and trains on what it returns: the device gets random numbers and row numbers, the host gets the results.
 
 The equations are those of Gymnasium's CartPole-v1 and Pendulum-v1, written once: `xp` is torch or jax.numpy.
 """
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
-from plugrad import losses
 from plugrad_ppo import PPOConfig
-
-P = "default_policy"
 
 
 class CartPole:
@@ -76,69 +75,93 @@ class Pendulum:
         return xp.stack([angle + 0.05 * turning, turning], -1), -costs, turning != turning
 
 
-ENVIRONMENTS = {"cart-pole": CartPole, "pendulum": Pendulum}
+EQUATIONS = {"cart-pole": CartPole, "pendulum": Pendulum}
 
 
-def train(
-    backend: str, name: str, copies: int, *, steps: int = 32, iterations: int = 10, device: str = "auto"
-) -> list[float]:
-    """Train PPO.
+class TensorEnv(VectorEnv[Any, Any, Any]):
+    """Copies of an environment that step as one tensor.
+
+    Args:
+        num_envs: copies.
+        backend: "torch" or "jax".
+        name: of the equations.
+        device: of torch's tensors; jax has its own.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(self, num_envs: int, backend: str, name: str, device: str = "cpu") -> None:
+        xp = self.xp = import_module("torch" if backend == "torch" else "jax.numpy")
+        self.equations, self.num_envs = EQUATIONS[name](xp), num_envs
+        self.single_observation_space = self.equations.observations
+        self.single_action_space = self.equations.actions
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.bounds = xp.asarray(self.equations.begins)
+        if backend == "torch":
+            self.bounds = self.bounds.to(device)
+            self.generator = xp.Generator(device)
+        self.random = import_module("jax.random") if backend == "jax" else None
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin everywhere."""
+        super().reset(seed=seed)
+        number = int(self.np_random.integers(2**31))
+        if self.random is None:
+            self.generator.manual_seed(number)
+        else:
+            self.key = self.random.key(number)
+        self.state = self._beginnings()
+        self.ages = 0.0 * self.state[:, 0]
+        return self.equations.observe(self.state), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all; where an episode ends the next one begins."""
+        after, rewards, terminated = self.equations.step(self.state, actions)
+        self.ages = self.ages + 1.0
+        truncated = (self.ages >= self.equations.most_steps) & ~terminated
+        ends = terminated | truncated
+        self.state = self.xp.where(ends[:, None], self._beginnings(), after)
+        self.ages = self.xp.where(ends, 0.0, self.ages)
+        infos = {"final_obs": self.equations.observe(after)}
+        return self.equations.observe(self.state), rewards, terminated, truncated, infos
+
+    def _beginnings(self) -> Any:
+        shape = (self.num_envs, len(self.bounds))
+        if self.random is None:
+            numbers = self.xp.rand(shape, generator=self.generator, device=self.bounds.device)
+        else:
+            self.key, key = self.random.split(self.key)
+            numbers = self.random.uniform(key, shape)
+        return (2.0 * numbers - 1.0) * self.bounds
+
+
+def config(backend: str, name: str, copies: int, *, steps: int = 32, device: str = "auto") -> PPOConfig:
+    """PPO on copies of an environment.
 
     Args:
         backend: "torch" or "jax".
         name: of the environment.
         copies: of it.
         steps: of each copy between two updates.
-        iterations: updates.
         device: of environment and learner.
-
-    Returns:
-        The mean reward of the steps before each update.
     """
-    xp = import_module("torch" if backend == "torch" else "jax.numpy")
-    env = ENVIRONMENTS[name](xp)
     rows = steps * copies
-    config = PPOConfig().framework(backend, device=device).debugging(seed=0)
-    config = config.training(lr=3e-3, num_epochs=4, minibatch_size=max(1, rows // 4), gamma=0.98)
-    config = config.rl_module(model_config={"fcnet_hiddens": [32, 32]})
-    learner = config.build_learner(spaces={P: (env.observations, env.actions)})
-    ops, rng = learner.ops, np.random.default_rng(0)
-    begins = rng.uniform(-env.begins, env.begins, (copies, len(env.begins)))
-    state, ages = ops.asarray(begins, "float32"), ops.zeros((copies,))
-    means = []
-    for _ in range(iterations):
-        # All random beginnings in one copy.
-        fresh = ops.asarray(rng.uniform(-env.begins, env.begins, (steps, *begins.shape)), "float32")
-        seen = []
-        for t in range(steps):
-            obs = env.observe(state)
-            acted = learner.compute_actions(obs, rng=rng, as_tensors=True)
-            after, rewards, terminated = env.step(state, acted["actions"])
-            ages = ages + 1.0
-            ends = terminated | (ages >= env.most_steps)
-            seen.append(
-                {**acted, "obs": obs, "next": env.observe(after), "r": rewards, "t": terminated, "e": ends}
-            )
-            state, ages = xp.where(ends[:, None], fresh[t], after), xp.where(ends, 0.0, ages)
-        all_steps: dict[str, Any] = {key: ops.stack([each[key] for each in seen]) for key in seen[0]}
-        next_obs = ops.reshape(all_steps.pop("next"), (rows, *env.observations.shape))
-        values = learner.compute_actions(next_obs, rng=rng, as_tensors=True)["vf_preds"]
-        next_values = xp.where(all_steps.pop("t"), 0.0, ops.reshape(values, (steps, copies)))
-        # The last rows go on in the next batch: their values stand for what follows.
-        last = ops.expand_dims(ops.ones_like(all_steps["e"][0]), 0)
-        ends = ops.concat([all_steps.pop("e")[:-1], last])
-        rewards = all_steps.pop("r")
-        advantages, targets = losses.generalized_advantage_estimation(
-            ops, rewards, all_steps["vf_preds"], next_values, ends, 0.98, 0.95
-        )
-        all_steps |= {"advantages": advantages, "value_targets": targets}
-        batch = {key: ops.reshape(each, (rows, *ops.shape(each)[2:])) for key, each in all_steps.items()}
-        learner.update(batch)
-        means.append(float(ops.mean(rewards)))
-    return means
+    made = PPOConfig().framework(backend, device=device).debugging(seed=0)
+    on = {"device": "cuda" if device.startswith("cuda") else "cpu"} if backend == "torch" else {}
+    made = made.environment(TensorEnv, env_config={"backend": backend, "name": name, **on})
+    made = made.env_runners(vectorization_mode="tensors", num_envs_per_env_runner=copies)
+    made = made.training(
+        train_batch_size=rows, minibatch_size=max(1, rows // 4), num_epochs=4, lr=3e-3, gamma=0.98
+    )
+    return made.rl_module(model_config={"fcnet_hiddens": [32, 32]})
 
 
 if __name__ == "__main__":
     given = [*sys.argv[1:], *("torch", "cart-pole", "4096")[len(sys.argv) - 1 :]]
-    for number, mean in enumerate(train(given[0], given[1], int(given[2]))):
-        print(f"update {number}: mean reward {mean:.3f}")
+    algorithm = config(given[0], given[1], int(given[2])).build_algo()
+    for _ in range(10):
+        results = algorithm.train()
+        mean = results.get("env_runners/episode_return_mean", float("nan"))
+        print(f"{results['num_env_steps_sampled_lifetime']} steps: mean return {mean:.1f}")
+    algorithm.stop()

@@ -1,15 +1,17 @@
 """The connector piece of PPO: advantages and value targets of episodes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from plugrad import LearnerProtocol, losses
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import BatchError
+from plugrad.ops import Ops
 from plugrad.returns import generalized_advantage_estimation
-from plugrad.types import Array, ModuleID
+from plugrad.types import Array, ModuleID, Tensor
 
 ModuleColumns = dict[ModuleID, dict[str, Array]]
 
@@ -75,6 +77,48 @@ class GeneralAdvantageEstimation:
             for module_id, columns in batch.items()
         }
 
+    def connect_steps(
+        self, *, learner: LearnerProtocol, batch: Mapping[ModuleID, Mapping[str, Tensor]]
+    ) -> dict[ModuleID, dict[str, Tensor]]:
+        """Return steps of environments of tensors with the three columns, float32 `[T, N]`.
+
+        Args:
+            learner: computes values with the present weights.
+            batch: `{module_id: {column: [T, N, ...]}}`.
+
+        Returns:
+            The same form.
+        """
+        ops = learner.ops
+        found = {}
+        for module_id, columns in batch.items():
+            shape = ops.shape(columns[Columns.REWARDS])
+            values, next_values = (
+                ops.reshape(_values(learner, module_id, columns[each]), shape)
+                for each in (Columns.OBS, Columns.NEXT_OBS)
+            )
+            terminated = columns[Columns.TERMINATEDS]
+            ends = ops.logical_or(terminated, columns[Columns.TRUNCATEDS])
+            last = ops.ones_like(ends[-1:])  # the values of what follows it are there
+            advantages, targets = losses.generalized_advantage_estimation(
+                ops,
+                columns[Columns.REWARDS],
+                values,
+                ops.where(terminated, ops.zeros_like(values), next_values),
+                ops.concat([ends[:-1], last]),
+                self.gamma,
+                self.lambda_,
+            )
+            if self.is_standardized:
+                advantages = _standardized(ops, advantages, columns.get(Columns.LOSS_MASK))
+            found[module_id] = {
+                **columns,
+                Columns.VF_PREDS: values,
+                Columns.ADVANTAGES: advantages,
+                Columns.VALUE_TARGETS: targets,
+            }
+        return found
+
     def _with_advantages(
         self,
         learner: ValueLearner,
@@ -107,6 +151,22 @@ class GeneralAdvantageEstimation:
             Columns.ADVANTAGES: advantages,
             Columns.VALUE_TARGETS: targets,
         }
+
+
+def _values(learner: LearnerProtocol, module_id: ModuleID, observations: Tensor) -> Tensor:
+    """V `[T * N]` of observations `[T, N, ...]`."""
+    shape = learner.ops.shape(observations)
+    rows = learner.ops.reshape(observations, (-1, *shape[2:]))
+    return learner.compute_values(rows, module_id=module_id, as_tensors=True)
+
+
+def _standardized(ops: Ops, advantages: Tensor, mask: Tensor | None) -> Tensor:
+    """`standardize` over ops, of `[T, N]`."""
+    counts = ops.ones_like(advantages) if mask is None else ops.cast(mask, "float32")
+    number = ops.maximum(ops.sum(counts), 1.0)
+    centred = advantages - ops.sum(advantages * counts) / number
+    std = ops.sqrt(ops.sum(ops.square(centred) * counts) / number)
+    return centred / ops.maximum(std, 1e-4)
 
 
 def generalized_advantages(

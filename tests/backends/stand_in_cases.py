@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import stand_ins
 import vtrace_learners
+import walks
 from learning import OBSERVATIONS, ppo_batch, ppo_config, quick, weights
 
 from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig
@@ -143,6 +144,51 @@ def test_as_much_is_copied_in_many_steps_as_in_few(algorithm):
             rate = results[P][f"{optimizer.name}_learning_rate"]
             expected = np.float32(learner.config.lr) * np.float32(0.5 if seed == 3 else 1.0)
             assert rate == expected
+
+
+def of_tensors(backend: str, num_epochs: int, steps: int) -> Any:
+    """An Algorithm in four environments whose tensors are on the learner's device."""
+    config = config_of("ppo", backend).training(train_batch_size=4 * steps, num_epochs=num_epochs)
+    other = config.environment(
+        **dict(zip(SPACES, (OBSERVATIONS, walks.ACTIONS["box"]), strict=True))
+    ).build_learner()
+    made = config.environment(
+        lambda num_envs: walks.WalksOfTensors(num_envs, backend, other, actions="box"),
+        **dict.fromkeys(SPACES),
+    )
+    return made.env_runners(vectorization_mode="tensors", num_envs_per_env_runner=4).build_algo()
+
+
+SPACES = ("observation_space", "action_space")
+
+
+def test_environments_of_tensors_there_stay_there(backend, placed):
+    with placed():
+        there = of_tensors(backend, 2, 6)
+        object.__setattr__(there._learner.backend_info, "host_devices", ())
+        for _ in range(2):
+            results = there.train()
+    assert results["env_runners/num_episodes"] > 3
+    here = of_tensors(backend, 2, 6)
+    for _ in range(2):
+        here.train()
+    np.testing.assert_allclose(weights(there._learner), weights(here._learner), rtol=0, atol=1e-6)
+
+
+def test_as_much_is_copied_of_many_steps_of_environments_as_of_few():
+    """torch counts: beside what an update copies, the noise of a sample and its metrics, and what the test's actions
+    and answers are, which pass numpy: five tensors a step, one action."""
+    if stand_ins.backends_under_test() != ["torch"]:
+        return
+    copies = import_module("torch_stand_in").COPIES
+    found = []
+    for steps in (4, 8):
+        algorithm = of_tensors("torch", 2, steps)
+        algorithm.train()
+        copies.clear()
+        algorithm.train()
+        found.append((copies["to device"] - 5 * steps, copies["to host"] - steps))
+    assert found == [(COPIED["ppo"][1] + 1, COPIED["ppo"][0] + 1)] * 2
 
 
 def on_the_host(learner: Any, values: Any) -> Any:

@@ -39,6 +39,7 @@ from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
 from plugrad.sampling.logged_metrics import add_logged
+from plugrad.sampling.tensor_env_runner import TensorEnvRunner
 from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER, StrPath
 
@@ -310,7 +311,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm, StartingAlgorithm):
             bits = generator.bit_generator
             bits.state = bits.jumped().state  # type: ignore[attr-defined]
 
-    def _sampler_of_new_episodes(self) -> AnyEnvRunner | RemoteEnvRunners:
+    def _sampler_of_new_episodes(self) -> AnyEnvRunner | TensorEnvRunner | RemoteEnvRunners:
         if self.env_runner is None:
             raise ConfigError(f"{type(self.config).__name__} is offline: it has no episodes to begin anew")
         return self.env_runner

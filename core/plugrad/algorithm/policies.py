@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 
@@ -42,11 +42,14 @@ from plugrad.sampling.environments import (
 from plugrad.sampling.evaluation import evaluate, evaluation_settings, sample_episodes
 from plugrad.sampling.logged_metrics import add_logged
 from plugrad.sampling.named_envs import env_name, reward_threshold
+from plugrad.sampling.tensor_env_runner import TensorEnvRunner
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.wrappers import is_registered_without_limit
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 _log = logging.getLogger("plugrad")
+
+RunnerT = TypeVar("RunnerT", bound=AnyEnvRunner | TensorEnvRunner)
 
 
 class ActingAlgorithm:
@@ -58,7 +61,7 @@ class ActingAlgorithm:
     """
 
     config: Any
-    env_runner: AnyEnvRunner | RemoteEnvRunners | None
+    env_runner: AnyEnvRunner | TensorEnvRunner | RemoteEnvRunners | None
     _acting: ActingLearner
     _evaluator: AnyEnvRunner | None
     _has_warned = False
@@ -68,9 +71,13 @@ class ActingAlgorithm:
     def _learner(self) -> Learner:
         return self._acting.learner
 
-    def _make_training_env_runner(self) -> AnyEnvRunner | RemoteEnvRunners:
+    def _make_training_env_runner(self) -> AnyEnvRunner | TensorEnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
             policies = ModulePolicies(self._acting.get_synced)
+            if self.config.vectorization_mode == "tensors":
+                return self._heard(
+                    policies, policies.make_tensor_env_runner(self.config, seed=self.config.seed)
+                )
             return self._make_heard_env_runner(policies, self.config, seed=self.config.seed)
         acting = self._acting
         return RemoteEnvRunners(
@@ -86,6 +93,9 @@ class ActingAlgorithm:
         """An env runner in this process of which listeners hear."""
         runner = policies.make_env_runner(config, seed=seed, normalizers=self._make_normalizers(config))
         runner.in_evaluation = in_evaluation
+        return self._heard(policies, runner)
+
+    def _heard(self, policies: ModulePolicies, runner: RunnerT) -> RunnerT:
         with ExitStack() as made:
             made.callback(runner.close)
             policies.tell_listeners(runner)
@@ -128,7 +138,7 @@ class ActingAlgorithm:
             return {}
         if self._is_multi_agent:
             return get_env_observation_spaces(config)
-        if isinstance(self.env_runner, EnvRunner):
+        if isinstance(self.env_runner, EnvRunner | TensorEnvRunner):
             space = self.env_runner.env_observation_space
         else:
             space = get_env_spaces(config).observations

@@ -127,7 +127,8 @@ class SamplingSettings(FluentConfig):
 
         Args:
             env (str, class or function): a Gymnasium id, "package.module:Env-v0", a class or function that makes the
-                environment, or its name "package.module:Class". None: no environment. Default: `None`.
+                environment, or its name "package.module:Class"; with `vectorization_mode` "vector_entry_point" or
+                "tensors" they make a vector environment and also get `num_envs`. None: no environment. Default: `None`.
             observation_space (gymnasium.Space): space of one observation. None: that of `env`. Default: `None`.
             action_space (gymnasium.Space): space of one action. None: that of `env`. Default: `None`.
             env_config (dict): keyword arguments of the environment. Default: `{}`.
@@ -196,7 +197,7 @@ class SamplingSettings(FluentConfig):
     vectorization_mode: str = field(
         "sync",
         section="env_runners",
-        choices=("sync", "async", "vector_entry_point", "envpool"),
+        choices=("sync", "async", "vector_entry_point", "envpool", "tensors"),
         off=("sync",),
         with_many_agents='set "sync", and num_env_runners for more processes',
         new_episodes=True,
@@ -275,8 +276,9 @@ class SamplingSettings(FluentConfig):
                 `train_batch_size` steps. None: `train_batch_size` divided among all environments, rounded up.
                 Default: `None`.
             vectorization_mode (str): "sync" steps single environments in turn; "async" steps them in worker processes,
-                with the same episodes; "vector_entry_point" uses the environment's own vectorized version; "envpool"
-                uses the package of that name. Default: `"sync"`.
+                with the same episodes; "vector_entry_point" uses the environment's own vectorized version; "tensors"
+                uses one that gives and takes tensors of the learner's framework, which stay on its device, for
+                on-policy algorithms in one process; "envpool" uses the package of that name. Default: `"sync"`.
             env_wrappers (list): wrappers around each environment, the first one innermost: classes such as
                 `gymnasium.Wrapper`s, their names "package.module:Wrapper", or [class or name, {keyword: value}]. With
                 many agents they give an environment of many agents. Default: `[]`.

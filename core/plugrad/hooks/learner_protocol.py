@@ -227,14 +227,20 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         """Act on observations [B, ...]; see `plugrad.Learner.compute_actions`."""
 
     def compute_values(
-        self, obs: Array, *, module_id: ModuleID = DEFAULT_MODULE_ID, state: Mapping[str, Array] | None = None
-    ) -> Array:
+        self,
+        obs: Array,
+        *,
+        module_id: ModuleID = DEFAULT_MODULE_ID,
+        state: Mapping[str, Array] | None = None,
+        as_tensors: bool = False,
+    ) -> Any:
         """Compute state values.
 
         Args:
             obs: observations [B, ...]; for a stateful module sequences [B, T, ...].
             module_id: the module.
             state: the recurrent state before the sequences, `{name: [B, ...]}`; None: that at the start of an episode.
+            as_tensors: `obs` is a tensor, and so are the values.
 
         Returns:
             float32 [B] or [B, T].

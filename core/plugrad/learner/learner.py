@@ -21,6 +21,7 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
 from plugrad.config import RAY, Config
 from plugrad.deprecation import HasOlderNames, call_with_older_arguments, unknown_attribute
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, NotBuiltError, NotUndoneError
 from plugrad.gradients import Gradients, Layout
@@ -33,7 +34,7 @@ from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.manager import HookManager, Plugin, bind_hooks
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.importing.names import is_unnamed
-from plugrad.learner.acting.actor import Actor, make_policy, warn_without_statistics
+from plugrad.learner.acting.actor import Actor, make_policy
 from plugrad.learner.modules import add_remove as modules
 from plugrad.learner.modules.build import (
     Spaces,
@@ -904,6 +905,12 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
                 self._check_is_built()
             return self._actor.choose_actions(*args, **kwargs)
 
+    def _compute_tensors(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """The part of `compute_actions` that an env runner of tensors needs; see `Actor.compute_tensors`."""
+        with self._lock:
+            self._check_is_built()
+            return self._actor.compute_tensors(*args, **kwargs)
+
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
         """A policy that computes actions for `env.step`, always with the current weights.
 
@@ -922,29 +929,45 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             ConfigError: the module has no spaces.
         """
         self._check_is_built()
-        warn_without_statistics(self.config)
+        if self.config.normalize_observations:
+            warn_at_users_line(
+                "normalize_observations=True: the statistics are the env runners', and a learner has none, so this "
+                "policy takes observations that are normalised already. For those of the environment take "
+                "Algorithm.get_policy() or plugrad.load_policy(path) with a checkpoint of an Algorithm"
+            )
         return make_policy(lambda: self, module_id)
 
     @_locked
     def compute_values(
-        self, obs: Array, *, module_id: ModuleID = DEFAULT_MODULE_ID, state: Mapping[str, Array] | None = None
-    ) -> Array:
+        self,
+        obs: Array,
+        *,
+        module_id: ModuleID = DEFAULT_MODULE_ID,
+        state: Mapping[str, Array] | None = None,
+        as_tensors: bool = False,
+    ) -> Any:
         """State values of observations.
 
         Args:
             obs: observations as in `compute_actions`, [B, ...]; for a stateful module sequences [B, T, ...].
             module_id: a module with a value function.
             state: the state before the first step, `{name: [B, ...]}`; None: the state at the start of an episode.
+            as_tensors: as in `compute_actions`.
 
         Returns:
             float32 [B]; for a stateful module [B, T].
 
         Raises:
             BatchError: observations or state do not fit the module.
+            ConfigError: `as_tensors` with a stateful module.
             UnknownModuleError: there is no such module.
         """
         self._check_is_built()
         module = self.module[module_id]
+        if as_tensors:
+            tensor = self._actor.on_device(obs, module_id, explore=False)
+            check_observations(module_id, module, tensor)
+            return self._actor.compute_value_tensors(tensor, module_id)
         rows = np.asarray(rows_of(module_id, module, obs))
         check_observations(module_id, module, rows, sequences=module.is_stateful)
         check_observation_values(module_id, module, rows)

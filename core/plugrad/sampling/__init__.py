@@ -1,4 +1,4 @@
-"""From environments to episodes, in numpy.
+"""From environments to episodes, in numpy, or to batches of tensors.
 
 `make_env_runner` makes the env runner of a config. `env_runner` steps a policy in vector environments and returns
 episodes, `evaluation` runs whole ones and gives their returns.
@@ -8,6 +8,7 @@ episodes, `evaluation` runs whole ones and gives their returns.
 - `vector_envs` has the interface of environments that step together, and those that step in turn; others step in
   processes of their own (`async_envs`), in a vectorised version (`native_envs`) or in a native pool (`envpool_envs`).
   `vectorization` makes those that a config asks for.
+- `tensor_env_runner` makes batches of environments whose tensors stay on a device (`tensor_envs`).
 - `wrappers` wraps environments as settings say, `atari` and `frame_stack` among them; `learner_rewards` makes the
   rewards that a learner sees. `faults` has a wrapper for simulators that fail now and then.
 - `rollout` takes one step of all environments, and saves running episodes and continues them; `replayable_env` records

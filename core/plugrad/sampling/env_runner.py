@@ -1,6 +1,6 @@
 """The env runner: steps vector environments with a policy and returns episodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import index
 from typing import Any
@@ -27,6 +27,7 @@ from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import ActingPolicy, InitialState, PolicyFunction
 from plugrad.sampling.rollout import Rollout, SeenObservations
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
+from plugrad.sampling.vector_envs import VectorEnvs
 from plugrad.sampling.vectorization import check_fits_settings, make_vector_envs
 from plugrad.sampling.watched_episodes import EpisodeNotifier
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
@@ -52,6 +53,7 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         seed: seeds the environments: the same seed and policy give the same episodes. None: from the system.
         normalizer: statistics to use in place of new ones, such as a frozen copy of another runner's.
         module_id: the module that acts; the episodes carry it.
+        make_envs: makes the environments of the settings.
 
     Raises:
         ConfigError: the environment cannot be made (`plugrad.sampling.vectorization.make_vector_envs`).
@@ -69,10 +71,12 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         seed: int | None = None,
         normalizer: ObservationNormalizer | None = None,
         module_id: ModuleID = DEFAULT_MODULE_ID,
+        make_envs: Callable[[Config], VectorEnvs] = make_vector_envs,
     ) -> None:
         self.config = config
         config = self.config
-        self._envs = envs = make_vector_envs(config)
+        self._make_envs = make_envs
+        self._envs = envs = make_envs(config)
         if normalizer is None and config.normalize_observations:
             normalizer = ObservationNormalizer.of_space(envs.observation_space)
         self.observation_space: Space[Any] = model_space(
@@ -252,7 +256,7 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
 
     def _make_envs_anew(self) -> None:
         self._envs.close()
-        self._envs = self._rollout.envs = make_vector_envs(self.config)
+        self._envs = self._rollout.envs = self._make_envs(self.config)
         self._rollout.masks = None
 
     def close(self) -> None:

@@ -122,6 +122,8 @@ def is_multi_agent(config: "Config") -> bool:
         return False
     if isinstance(maker, type) and (has_many_agents(maker) or issubclass(maker, gym.Env)):
         return has_many_agents(maker)
+    if config.vectorization_mode in ("vector_entry_point", "tensors"):  # it makes a vector environment
+        return False
     try:
         known = _MAKES_MANY_AGENTS.setdefault(maker, {})
     except TypeError:  # it has no hash, or no weak reference

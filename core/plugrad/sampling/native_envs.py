@@ -12,7 +12,7 @@ from plugrad.observations.rows import cast_exactly
 from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.env_checker import describe
 from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
-from plugrad.sampling.named_envs import EnvSource, env_name, make_named
+from plugrad.sampling.named_envs import EnvSource, env_name, import_attribute, make_named
 from plugrad.sampling.vector_envs import EnvSpaces, VectorEnvs, reset_seeds
 from plugrad.spaces.layout import stored_space
 from plugrad.types import Array
@@ -162,44 +162,55 @@ def _name_known_autoreset(native: VectorEnv[Any, Any, Any]) -> None:
         native.metadata = {**native.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
 
 
-def make_native_vector_env(
+def make_own_vector_env(
     env: EnvSource | None, env_config: Mapping[str, Any], num_envs: int
 ) -> VectorEnv[Any, Any, Any]:
-    """Make an environment's own vectorised version, with Box observations.
+    """Make an environment's own vectorised version, with Box observations; nothing checks its answers.
 
     Args:
-        env: a Gymnasium id.
+        env: a Gymnasium id with a vectorised version, or a class or function that makes a vector environment of
+            `num_envs` and `env_config`.
         env_config: keyword arguments of the environment.
         num_envs: how many step together.
 
     Returns:
-        A vector environment whose answers are checked.
+        The vector environment.
 
     Raises:
         ConfigError: there is no vectorised version, or it resets in a way that is not supported.
     """
 
-    def make(env_id: str, **kwargs: Any) -> Any:
+    def make(env_id: str, num_envs: int, **kwargs: Any) -> Any:
         return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
 
-    if not isinstance(env, str):
-        raise ConfigError(
-            f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {env_name(env)}'
-        )
-    native = make_named(env, dict(env_config), make)
+    source = import_attribute(env) if isinstance(env, str) else env
+    is_single = isinstance(source, type) and issubclass(source, gym.Env)
+    native = None if is_single else make_named(env, {**env_config, "num_envs": num_envs}, make)
     if not isinstance(native, VectorEnv):
         raise ConfigError(
-            f'{env!r} is a single environment; vectorization_mode="vector_entry_point" needs an id'
+            f"{env_name(env)} is a single environment; expected: a Gymnasium id with a vectorised version, or a class "
+            "or function that makes a gymnasium.vector.VectorEnv of num_envs"
+        )
+    if native.num_envs != num_envs:
+        raise ConfigError(
+            f"the vectorised {env_name(env)} has {native.num_envs} environments, and num_envs={num_envs} was asked"
         )
     _name_known_autoreset(native)
     modes = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
     if native.metadata.get("autoreset_mode") not in (*modes, *(mode.value for mode in modes)):
         raise ConfigError(
-            f"the vectorised {env} resets by autoreset_mode={native.metadata.get('autoreset_mode')!r}; "
+            f"the vectorised {env_name(env)} resets by autoreset_mode={native.metadata.get('autoreset_mode')!r}; "
             f'its metadata must name one of {", ".join(map(str, modes))}, or take vectorization_mode="sync"'
         )
     stored_space(native.single_observation_space)
-    return CheckedVectorEnv(native, name=env_name(env))
+    return native
+
+
+def make_native_vector_env(
+    env: EnvSource | None, env_config: Mapping[str, Any], num_envs: int
+) -> VectorEnv[Any, Any, Any]:
+    """`make_own_vector_env`, with the same arguments, whose answers are checked: a `CheckedVectorEnv`."""
+    return CheckedVectorEnv(make_own_vector_env(env, env_config, num_envs), name=env_name(env))
 
 
 class NativeEnvs(VectorEnvs):

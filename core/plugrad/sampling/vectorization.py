@@ -13,8 +13,14 @@ from plugrad.sampling.async_envs.envs import AsyncEnvs, num_usable_cores
 from plugrad.sampling.environments import env_makers, make_env
 from plugrad.sampling.envpool_envs import EnvPoolEnvs, envpool_spaces
 from plugrad.sampling.flat_observations import env_observation_space
-from plugrad.sampling.named_envs import env_name, spec_to_send
-from plugrad.sampling.native_envs import NativeEnvs, make_native_vector_env
+from plugrad.sampling.named_envs import env_name, import_attribute, spec_to_send
+from plugrad.sampling.native_envs import (
+    CheckedVectorEnv,
+    NativeEnvs,
+    make_native_vector_env,
+    make_own_vector_env,
+)
+from plugrad.sampling.tensor_envs import ArraysOfTensors, TensorEnvs, Tensors, make_tensor_env
 from plugrad.sampling.vector_envs import EnvSpaces, LeanSyncVectorEnv, SyncEnvs, VectorEnvs
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.spaces.fit import NAMES, check_fit
@@ -24,11 +30,12 @@ _log = logging.getLogger("plugrad")
 ENVPOOL_OPTIONS = "give envpool's own options, such as .environment(env_config={'stack_num': 4})"
 
 
-def make_vector_envs(config: Config) -> VectorEnvs:
-    """Make the environments of an env runner.
+def make_vector_envs(config: Config, tensors: Tensors | None = None) -> VectorEnvs:
+    """Make the environments of an env runner that takes numpy arrays.
 
     Args:
         config: names the environment, how many there are, and how they step together.
+        tensors: of the learner, for environments of tensors.
 
     Returns:
         `config.num_envs_per_env_runner` environments.
@@ -41,8 +48,12 @@ def make_vector_envs(config: Config) -> VectorEnvs:
         return _make_async(config)
     if config.vectorization_mode == "envpool":
         return _make_envpool(config)
-    wrappers, name = EnvWrappers.of(config), env_name(config.env)
-    num_envs, numbers = config.num_envs_per_env_runner, tuple(config.info_metrics)
+    name, numbers = env_name(config.env), tuple(config.info_metrics)
+    if config.vectorization_mode == "tensors":
+        assert tensors is not None
+        arrays = ArraysOfTensors(make_tensor_env(config), tensors)
+        return NativeEnvs(CheckedVectorEnv(arrays, name=name), name=name, info_metrics=numbers)
+    wrappers, num_envs = EnvWrappers.of(config), config.num_envs_per_env_runner
     if config.vectorization_mode == "vector_entry_point":
         wrappers.refuse("vector_entry_point", instead="register a vectorised version that is wrapped already")
         native = make_native_vector_env(config.env, config.env_config, num_envs)
@@ -140,11 +151,18 @@ def get_env_spaces(config: Config) -> EnvSpaces:
     if config.vectorization_mode == "envpool":
         wrappers.refuse("envpool", instead=ENVPOOL_OPTIONS)
         return envpool_spaces(config.env, config.env_config)
+    makes_vector_envs = not isinstance(config.env, str) or import_attribute(config.env) is not None
+    if config.vectorization_mode == "tensors" or (
+        config.vectorization_mode == "vector_entry_point" and makes_vector_envs
+    ):
+        with closing(make_own_vector_env(config.env, config.env_config, 1)) as envs:
+            rows = envs.single_observation_space
+            return EnvSpaces(rows, rows, envs.single_action_space)
     with closing(make_env(config.env, config.env_config, wrappers=wrappers)) as env:
         return EnvSpaces(env.observation_space, env_observation_space(env), env.action_space)
 
 
-def check_fits_settings(config: Config, envs: VectorEnvs, observation_space: Space[Any]) -> None:
+def check_fits_settings(config: Config, envs: VectorEnvs | TensorEnvs, observation_space: Space[Any]) -> None:
     """Refuse environments whose spaces do not fit those of the settings, for which modules are built.
 
     Args:

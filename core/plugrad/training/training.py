@@ -24,9 +24,11 @@ class Training(ABC):
             `env_runner` and `iteration`.
         can_sample_async: whether it can learn from samples of older weights while the next samples are made.
         can_connect_in_env_runners: whether it can learn from what connectors made in the env runners.
+        can_sample_tensors: whether it can learn from batches of environments of tensors, without episodes.
     """
 
     can_sample_async: ClassVar[bool] = False
+    can_sample_tensors: ClassVar[bool] = False
     can_connect_in_env_runners: ClassVar[bool] = False
 
     def __init__(self, algorithm: Any) -> None:
@@ -43,7 +45,8 @@ class Training(ABC):
 
         Raises:
             ConfigError: `sample_async` or `connectors_in_env_runners` is set without env runner processes, or the
-                training can do without neither the current weights nor the episodes.
+                training can do without neither the current weights nor the episodes; or environments give tensors that
+                the learner would not get.
         """
         if config.sample_async and not cls.can_sample_async:
             raise ConfigError(
@@ -69,6 +72,8 @@ class Training(ABC):
                 "or more",
                 field="connectors_in_env_runners",
             )
+        if config.vectorization_mode == "tensors":
+            _check_tensors(config, can_sample=cls.can_sample_tensors)
 
     @abstractmethod
     def training_step(self) -> ModuleResults:
@@ -104,6 +109,23 @@ class Training(ABC):
             )
 
 
+def _check_tensors(config: Any, *, can_sample: bool) -> None:
+    """Refuse environments of tensors where a learner could not read them in its own process."""
+    if not can_sample:
+        why = f"{type(config).__name__} learns from episodes"
+    elif config.num_env_runners:
+        why = f"num_env_runners={config.num_env_runners} sample in processes that have no learner's device"
+    elif config.num_learners or config.launcher != "ray":
+        why = f"learners are in other processes (num_learners={config.num_learners}, launcher={config.launcher!r})"
+    else:
+        return
+    raise ConfigError(
+        f'vectorization_mode="tensors": {why}, and tensors stay in this one: take '
+        'vectorization_mode="vector_entry_point"',
+        field="vectorization_mode",
+    )
+
+
 class OnPolicyTraining(Training):
     """Samples one batch with the current policy, updates once on it, and discards it.
 
@@ -115,6 +137,7 @@ class OnPolicyTraining(Training):
     """
 
     can_connect_in_env_runners: ClassVar[bool] = True
+    can_sample_tensors: ClassVar[bool] = True
 
     @classmethod
     def check_config(cls, config: Any) -> None:
@@ -150,7 +173,7 @@ class OnPolicyTraining(Training):
             warn_of_another_batch_size(self.config)
         samples = [self._sample() for _ in range(samples_per_batch(self.config))]
         results: ModuleResults
-        if self.config.connectors_in_env_runners:
+        if self.config.connectors_in_env_runners or self.config.vectorization_mode == "tensors":
             results = self.algorithm.update(self.algorithm.env_runner.take_batch())
         else:
             results = self.algorithm.update(episodes=[each for sample in samples for each in sample])

@@ -16,13 +16,13 @@ from plugrad.action_rows import action_shape
 from plugrad.batch import check_masks, refuse
 from plugrad.batch.forms import as_array
 from plugrad.columns import Columns
-from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.acting.acting_network import ActingState
 from plugrad.learner.acting.held_noise import HeldNoise
 from plugrad.learner.acting.onnx import record_actions
 from plugrad.learner.acting.policy_content import policy_content
+from plugrad.learner.acting.tensors import NoiseAhead, why_not_in_tensors
 from plugrad.learner.modules.users_classes import action_distribution_class
 from plugrad.learner.update.connectors import initial_state
 from plugrad.learner.update.on_device import on_device
@@ -106,7 +106,7 @@ class Actor:
             BatchError: they are no tensor.
             ConfigError: the module is stateful or of no framework, or the algorithm explores in numpy.
         """
-        if why := _why_not_on_device(self._learner, module_id, explore):
+        if why := why_not_in_tensors(self._learner, module_id, explore):
             raise ConfigError(f"as_tensors=True: {why}: type as_tensors=False", module_id=module_id)
         return on_device(self._learner, module_id, obs)
 
@@ -115,7 +115,7 @@ class Actor:
         obs: Tensor,
         module_id: ModuleID,
         explore: bool,
-        rng: np.random.Generator,
+        rng: np.random.Generator | NoiseAhead,
         action_mask: Any = None,
         *,
         values: bool = True,
@@ -148,8 +148,12 @@ class Actor:
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
         distribution = action_distribution_class(module, ops, explore=explore).from_logits(inputs)
         if explore:
-            noise = {"noise": self._held.noise(module_id, distribution, rng)}
-            actions = distribution.sample_by(learner._convert_batch_type(noise)["noise"])
+            ahead = rng if isinstance(rng, NoiseAhead) else NoiseAhead(rng)
+            noise = ahead.take(
+                lambda: self._held.noise(module_id, distribution, ahead.rng),
+                lambda drawn: learner._convert_batch_type({"noise": drawn})["noise"],
+            )
+            actions = distribution.sample_by(noise)
         else:
             actions = distribution.mode()
         acted = {
@@ -251,6 +255,20 @@ class Actor:
         values = self._learner._convert_to_numpy(module.compute_values(converted))
         return values
 
+    def compute_value_tensors(self, obs: Tensor, module_id: ModuleID) -> Tensor:
+        """`compute_values` of a module without a state, where the tensors are.
+
+        Args:
+            obs: a tensor [B, ...].
+            module_id: a module with a value function.
+
+        Returns:
+            float32 [B], without a gradient.
+        """
+        learner = self._learner
+        converted = learner._convert_batch_type({Columns.OBS: obs})
+        return learner.ops.stop_gradient(learner.module[module_id].compute_values(converted))
+
     def _forward(
         self,
         module: Any,
@@ -296,18 +314,6 @@ class Actor:
             weights = {name: np.asarray(each, order="C") for name, each in module._acting_weights().items()}
             self._weights[module_id] = version, weights
         return self._weights[module_id][1]
-
-
-def _why_not_on_device(learner: "Learner", module_id: ModuleID, explore: bool) -> str:
-    """Why a module cannot act in tensors; "" if it can."""
-    module = learner.module[module_id]
-    if module_id not in learner.trainable_module_ids:
-        return f"module {module_id!r} ({module.class_name}) computes in numpy"
-    if module.is_stateful:
-        return f"module {module_id!r} has a recurrent state, which is kept in numpy"
-    if explore and learner._hooks.is_authors("get_exploration_inputs"):
-        return f"{type(learner.config).__name__} explores in numpy (get_exploration_inputs)"
-    return ""
 
 
 def _acts_in_numpy(module: Any) -> bool:
@@ -488,13 +494,3 @@ def env_module_id(modules: MultiRLModule) -> ModuleID:
         f"an environment with one agent, and the modules {', '.join(modules)}: which acts in it? Name it "
         f"{DEFAULT_MODULE_ID!r}"
     )
-
-
-def warn_without_statistics(config: Any) -> None:
-    """With `normalize_observations`, warn that a learner's policy has no statistics and takes normalised input."""
-    if config.normalize_observations:
-        warn_at_users_line(
-            "normalize_observations=True: the statistics are the env runners', and a learner has none, so this policy "
-            "takes observations that are normalised already. For those of the environment take "
-            "Algorithm.get_policy() or plugrad.load_policy(path) with a checkpoint of an Algorithm"
-        )

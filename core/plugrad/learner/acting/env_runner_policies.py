@@ -4,11 +4,16 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 from gymnasium.spaces import Box
 
+from plugrad.errors import ConfigError
 from plugrad.learner.acting.actor import env_module_id
+from plugrad.learner.acting.tensors import NoiseAhead, why_not_in_tensors
 from plugrad.learner.learner import Learner
-from plugrad.learner.update.connectors import initial_state
+from plugrad.learner.peers import ACTIONS
+from plugrad.learner.update.connectors import check_connects_steps, connect_steps, initial_state
+from plugrad.learner.update.on_device import on_device
 from plugrad.module_spec import spaces_of
 from plugrad.observations import choices_of_rows
 from plugrad.policy.normalization import ObservationNormalizer
@@ -18,10 +23,12 @@ from plugrad.sampling import make_env_runner
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_env_observation_spaces, is_multi_agent
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
-from plugrad.sampling.vectorization import get_env_spaces
+from plugrad.sampling.tensor_env_runner import TensorEnvRunner
+from plugrad.sampling.tensor_envs import Tensors
+from plugrad.sampling.vectorization import get_env_spaces, make_vector_envs
 from plugrad.sampling.watched_episodes import ENDED, SAMPLED, STARTED, STEPPED, EpisodeNotifier
 from plugrad.spaces.kinds import is_array, is_one_hot, number_of_choices
-from plugrad.types import Array, ModuleID
+from plugrad.types import Array, ModuleID, Tensor
 
 AnyEnvRunner: TypeAlias = EnvRunner | MultiAgentEnvRunner
 Normalizers: TypeAlias = Mapping[ModuleID, ObservationNormalizer]
@@ -140,9 +147,65 @@ class ModulePolicies:
             seed=seed,
             normalizer=given.get(module_id),
             module_id=module_id,
+            make_envs=partial(make_vector_envs, tensors=self._tensors(module_id)),
         )
 
-    def tell_listeners(self, runner: AnyEnvRunner) -> None:
+    def make_tensor_env_runner(self, config: Any, *, seed: int | None = None) -> TensorEnvRunner:
+        """Make an env runner of environments of tensors, in which these modules act.
+
+        Args:
+            config: an `AlgorithmConfig` with `vectorization_mode="tensors"`.
+            seed: seed of the environments; None: random.
+
+        Returns:
+            The env runner.
+
+        Raises:
+            ConfigError: see `TensorEnvRunner`; or the module, or a connector piece, computes in numpy.
+        """
+        learner = self._present()
+        module_id = env_module_id(learner.module)
+        check_connects_steps(learner)
+        if why := why_not_in_tensors(learner, module_id, explore=True):
+            raise ConfigError(
+                f'vectorization_mode="tensors": {why}: take vectorization_mode="vector_entry_point"',
+                module_id=module_id,
+                field="vectorization_mode",
+            )
+
+        def policy_of_sample(num_steps: int) -> Callable[[Tensor], dict[str, Tensor]]:
+            learner = self._present()
+            return partial(
+                learner._compute_tensors,
+                module_id=module_id,
+                explore=True,
+                rng=NoiseAhead(learner.stream(module_id, *ACTIONS), num_steps),
+                values=False,
+            )
+
+        return TensorEnvRunner(
+            config=config,
+            policy_of_sample=policy_of_sample,
+            connect=lambda steps: connect_steps(self._present(), steps),
+            tensors=self._tensors(module_id),
+            seed=seed,
+            module_id=module_id,
+        )
+
+    def _tensors(self, module_id: ModuleID) -> Tensors:
+        learner = self._present()
+        return Tensors(
+            learner.ops,
+            lambda name, values: (
+                learner._convert_batch_type({name: values})[name]
+                if isinstance(values, np.ndarray)
+                else on_device(learner, module_id, values, name)
+            ),
+            learner._convert_to_numpy,
+            learner._computing_there,
+        )
+
+    def tell_listeners(self, runner: AnyEnvRunner | TensorEnvRunner) -> None:
         """Let the learner's listeners hear of an env runner and, if they have hooks for them, of its episodes.
 
         Args:

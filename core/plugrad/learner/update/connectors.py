@@ -15,7 +15,7 @@ from plugrad.episodes import MASKS, OWN, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.model_config import max_seq_len
-from plugrad.types import Array, ModuleID
+from plugrad.types import Array, ModuleID, Tensor
 
 Piece = Callable[..., dict[ModuleID, dict[str, Array]]]
 
@@ -178,6 +178,54 @@ def run_pipeline(
     return columns
 
 
+def check_connects_steps(learner: Any) -> None:
+    """Refuse connector pieces that read episodes alone, before environments of tensors step.
+
+    Args:
+        learner: a built learner.
+
+    Raises:
+        ConfigError: names the piece.
+    """
+    for piece in learner.connectors:
+        if piece not in _OF_EPISODES and not hasattr(piece, "connect_steps"):
+            raise ConfigError(
+                f'vectorization_mode="tensors": connector piece {_name(piece)} reads episodes, and there are steps '
+                "[T, N, ...]: give it a method connect_steps(*, learner, batch) -> batch, or take "
+                'vectorization_mode="vector_entry_point"',
+                field="vectorization_mode",
+            )
+
+
+def connect_steps(
+    learner: LearnerProtocol, steps: Mapping[ModuleID, Mapping[str, Tensor]]
+) -> dict[ModuleID, dict[str, Tensor]]:
+    """Run the connector pieces on steps of environments of tensors.
+
+    Args:
+        learner: a built learner; `check_connects_steps` accepted it.
+        steps: `{module_id: {column: tensor [T, N, ...]}}`, see `plugrad.sampling.tensor_env_runner.Steps`.
+
+    Returns:
+        Rows for an update, `{module_id: {column: tensor [T * N, ...]}}`.
+    """
+    batch = {module_id: dict(given) for module_id, given in steps.items()}
+    pieces: Sequence[Any] = learner.connectors
+    for piece in pieces:
+        if piece not in _OF_EPISODES:
+            batch = piece.connect_steps(learner=learner, batch=batch)
+            _check_returned(piece, batch)
+    ops = learner.ops
+    return {
+        module_id: {
+            column: ops.reshape(each, (-1, *ops.shape(each)[2:]))
+            for column, each in columns.items()
+            if column != Columns.NEXT_OBS
+        }
+        for module_id, columns in batch.items()
+    }
+
+
 def _check_returned(piece: Piece, returned: Any) -> None:
     if not isinstance(returned, Mapping):
         found = "None" if returned is None else _article(type(returned).__name__)
@@ -269,7 +317,8 @@ def values_of_episodes(
     observations = np.concatenate([episode.observations for episode in episodes])
     module = learner.module[module_id]
     if not module.is_stateful:
-        return learner.compute_values(observations, module_id=module_id)
+        rows: Array = learner.compute_values(observations, module_id=module_id)
+        return rows
     longest = max_seq_len(module.model_config)
     lengths = np.array([each for episode in episodes for each in _with_last(len(episode), longest)])
     values: Array = learner.compute_values(
@@ -407,3 +456,26 @@ class PiecePerModule:
                 part = {module_id: columns}
                 found |= piece(learner=learner, batch=part, episodes=own.get(module_id, []))
         return found
+
+    def connect_steps(
+        self, *, learner: LearnerProtocol, batch: Mapping[ModuleID, dict[str, Tensor]]
+    ) -> dict[ModuleID, dict[str, Tensor]]:
+        """Return steps of tensors as each module's piece returns them.
+
+        Args:
+            learner: has the modules.
+            batch: `{module_id: {column: [T, N, ...]}}`.
+
+        Returns:
+            The same form.
+        """
+        found = dict(batch)
+        for module_id, columns in batch.items():
+            piece: Any = self._make(learner.config.get_config_for_module(module_id))
+            if piece is not None:
+                found |= piece.connect_steps(learner=learner, batch={module_id: columns})
+        return found
+
+
+_OF_EPISODES = (add_columns_from_episodes, split_into_sequences)
+"""The default pieces that steps of tensors do not need: these are columns already, and modules have no state."""

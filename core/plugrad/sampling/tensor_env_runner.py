@@ -1,0 +1,271 @@
+"""The env runner of environments of tensors: it makes batches, not episodes, and nothing passes numpy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import index
+from typing import Any, Final
+
+from gymnasium.spaces import Space
+
+from plugrad.batch import MultiAgentBatch
+from plugrad.columns import Columns
+from plugrad.config import Config
+from plugrad.episodes import SingleAgentEpisode
+from plugrad.errors import ConfigError
+from plugrad.observations import model_space
+from plugrad.sampling.base_env_runner import BaseEnvRunner
+from plugrad.sampling.env_calls import EnvCall
+from plugrad.sampling.episode_metrics import EpisodeMetrics
+from plugrad.sampling.tensor_envs import TensorEnvs, Tensors
+from plugrad.sampling.vectorization import check_fits_settings
+from plugrad.sampling.watched_episodes import EpisodeNotifier
+from plugrad.types import DEFAULT_MODULE_ID, ModuleID, Tensor
+
+Steps = dict[ModuleID, dict[str, Tensor]]
+"""`{module_id: {column: [T, N, ...]}}`: T steps of N environments in time order, as `Columns` names them.
+
+`NEXT_OBS` has what each step led to, an episode's last observation too. Where environments reset in the step after an
+end, `LOSS_MASK` is False in that step.
+"""
+Policy = Callable[[Tensor], Mapping[str, Tensor]]
+_NOT_READ: Final = ("normalize_observations", "normalize_rewards", "clip_rewards", "info_metrics", "output")
+
+
+class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
+    """Samples steps from `config.num_envs_per_env_runner` environments of tensors.
+
+    The host learns a handful of numbers from each sample: how many episodes ended, and their returns.
+
+    Args:
+        config: the settings.
+        policy_of_sample: `(number of steps) -> policy`, asked once per sample. The policy is a function of observations
+            `[N, ...]` that returns columns, `{column: [N, ...]}`.
+        connect: makes the rows of an update of steps.
+        tensors: of the learner.
+        seed: seeds the environments. None: from the system.
+        module_id: the module that acts.
+
+    Raises:
+        ConfigError: see `TensorEnvs`, or a setting is for arrays of numpy.
+        SpaceMismatchError: the settings have spaces, and the environment's do not fit them.
+        EnvContractError: by `sample()`, see `TensorEnvs`.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        policy_of_sample: Callable[[int], Policy],
+        connect: Callable[[Steps], Mapping[ModuleID, Mapping[str, Tensor]]],
+        tensors: Tensors,
+        seed: int | None = None,
+        module_id: ModuleID = DEFAULT_MODULE_ID,
+    ) -> None:
+        _check_settings(config)
+        self.config = config
+        self._policy_of_sample, self._connect, self._tensors = policy_of_sample, connect, tensors
+        self._envs = TensorEnvs(config, tensors)
+        self.observation_space: Space[Any] = model_space(self._envs.observation_space)
+        check_fits_settings(config, self._envs, self.observation_space)
+        self._module_id = module_id
+        self._counted, self._means = EpisodeMetrics(0), dict[str, float]()
+        self._samples: list[dict[str, Tensor]] = []
+        self._running: dict[str, Tensor] | None = None
+        self.reset(seed)
+
+    normalizers: Mapping[ModuleID, Any] = {}
+    """Empty: nothing is normalised. See `EnvRunner`."""
+    normalizer = reward_normalizer = None
+    envs: Sequence[Any] = ()
+    """Empty: they are one object."""
+
+    @property
+    def env_observation_space(self) -> Space[Any]:
+        """The observation space of one environment."""
+        return self._envs.observation_space
+
+    @property
+    def action_space(self) -> Space[Any]:
+        """The action space of one environment."""
+        return self._envs.action_space
+
+    @property
+    def num_envs(self) -> int:
+        """The number of environments that step together."""
+        return self._envs.num_envs
+
+    def take_batch(self) -> MultiAgentBatch:
+        """The rows of all samples since the last call: what the learner's connectors make of their steps.
+
+        Samples stand beside each other, as if other environments had made the second one: its first step is not the
+        one after the last of the first, as chunks of an episode are apart for the connectors.
+
+        Returns:
+            `{module_id: {column: tensor [B, ...]}}`.
+
+        Raises:
+            ConfigError: nothing was sampled, or samples have different numbers of steps.
+        """
+        samples, self._samples = self._samples, []
+        ops = self._tensors.ops
+        if len(lengths := {int(ops.shape(each[Columns.REWARDS])[0]) for each in samples}) != 1:
+            raise ConfigError(
+                f"a batch is of samples of one length, at least one; found {sorted(lengths) or 'none'}: call sample() "
+                "with the same num_steps_per_env"
+            )
+        with self._tensors.computing():
+            steps = {column: ops.concat([each[column] for each in samples], 1) for column in samples[0]}
+            rows = self._connect({self._module_id: steps})
+        return MultiAgentBatch(rows, sum(self._num_rows(each) for each in samples))
+
+    def _sample(self, num_steps: int, random_actions: bool) -> list[SingleAgentEpisode]:
+        """Step all; the list is empty: `take_batch` has the steps."""
+        if random_actions:
+            raise ConfigError(
+                'vectorization_mode="tensors": only the policy acts', field="vectorization_mode"
+            )
+        ops, policy, taken = self._tensors.ops, self._policy_of_sample(num_steps), list[dict[str, Tensor]]()
+        with self._tensors.computing():
+            running = self._running or self._begin()
+            for _ in range(num_steps):
+                running, step = self._step(policy, running)
+                taken.append(step)
+            steps = {column: ops.stack([each[column] for each in taken]) for column in taken[0]}
+            self._count(steps.pop(_RETURNS), steps.pop(_LENGTHS), steps)
+        self._running = running
+        self._samples.append(steps)
+        return []
+
+    def _step(
+        self, policy: Policy, running: dict[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Act in all environments; returns what goes on, and the columns of this step."""
+        ops = self._tensors.ops
+        acted = policy(running[Columns.OBS])
+        stepped = self._envs.step(acted[Columns.ACTIONS])
+        ended = ops.logical_or(stepped.terminated, stepped.truncated)
+        returns, lengths = running[_RETURNS] + stepped.rewards, running[_LENGTHS] + 1.0
+        step = {
+            **acted,
+            Columns.OBS: running[Columns.OBS],
+            Columns.NEXT_OBS: stepped.led_to,
+            Columns.REWARDS: stepped.rewards,
+            Columns.TERMINATEDS: stepped.terminated,
+            Columns.TRUNCATEDS: stepped.truncated,
+        }
+        if not self._envs.resets_in_same_step:  # the step after an end only resets: it counts as none
+            step[Columns.LOSS_MASK] = counts = ops.logical_not(running[Columns.TRUNCATEDS])
+            returns, lengths = (ops.where(counts, each, ops.zeros_like(each)) for each in (returns, lengths))
+        nothing = ops.zeros_like(returns)
+        goes_on = {
+            Columns.OBS: stepped.observations,
+            Columns.TRUNCATEDS: ended,
+            _RETURNS: ops.where(ended, nothing, returns),
+            _LENGTHS: ops.where(ended, nothing, lengths),
+        }
+        return goes_on, {**step, _RETURNS: returns, _LENGTHS: lengths}
+
+    def _count(self, returns: Tensor, lengths: Tensor, steps: Mapping[str, Tensor]) -> None:
+        """Read counts of a sample and the returns of the episodes that ended in it: one copy from the device."""
+        ops = self._tensors.ops
+        ended = ops.logical_or(steps[Columns.TERMINATEDS], steps[Columns.TRUNCATEDS])
+        mask = steps.get(Columns.LOSS_MASK, ops.ones_like(ended))
+        nothing, far = ops.zeros_like(returns), float("inf") * ops.ones_like(returns)
+        numbers = [
+            ops.sum(ops.cast(mask, "float32")),
+            ops.sum(ops.cast(ended, "float32")),
+            ops.sum(ops.where(ended, returns, nothing)),
+            ops.min(ops.where(ended, returns, far)),
+            ops.max(ops.where(ended, returns, -far)),
+            ops.sum(ops.where(ended, lengths, nothing)),
+        ]
+        num_steps, num_ended, total, least, most, length = self._tensors.to_numpy(ops.stack(numbers)).tolist()
+        self._counted.begin_sample()
+        self._counted.merge(int(num_steps), int(num_ended), ())
+        self._counted.num_episodes_begun += int(num_ended)
+        if num_ended:
+            self._means = {
+                "episode_return_mean": total / num_ended,
+                "episode_return_min": least,
+                "episode_return_max": most,
+                "episode_len_mean": length / num_ended,
+            }
+
+    def _num_rows(self, steps: Mapping[str, Tensor]) -> int:
+        return reduce(int.__mul__, map(int, self._tensors.ops.shape(steps[Columns.REWARDS])))
+
+    def _begin(self) -> dict[str, Tensor]:
+        ops = self._tensors.ops
+        observations = self._envs.reset(self._entropy)
+        self._counted.num_episodes_begun += self.num_envs
+        nothing = ops.zeros((self.num_envs,))
+        return {
+            Columns.OBS: observations,
+            Columns.TRUNCATEDS: ops.cast(nothing, "bool"),
+            _RETURNS: nothing,
+            _LENGTHS: nothing,
+        }
+
+    def get_metrics(self) -> dict[str, float]:
+        """Counts of the last `sample()`, and returns and lengths of the episodes that ended in it.
+
+        Returns:
+            As `EnvRunner.get_metrics`; where no episode ended, means are those of the last sample in which one did.
+        """
+        return {**self._counted.get_metrics(), **self._means}
+
+    def get_state(self) -> dict[str, Any]:
+        """The state for `set_state`, as that of an `EnvRunner` without running episodes: they are not replayed."""
+        return {
+            **self._counted.get_state(),
+            "normalizer": None,
+            "reward_normalizer": None,
+            "running": None,
+            **({"num_restarts": self._num_restarts} if self._num_restarts else {}),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state of `get_state`, or of an `EnvRunner`, with new episodes everywhere."""
+        self._counted.set_state(state)
+        self._num_restarts = index(state.get("num_restarts", 0))
+        self._samples.clear()
+        self._restart_all()
+
+    def truncate(self) -> None:
+        """Drop the running episodes, as a runner that is restored from `get_state` does."""
+        self._restart_all()
+
+    def close(self) -> None:
+        """Close the environments; calling it again does nothing."""
+        self._envs.close()
+
+    def _notify_of_steps(self, notifier: EpisodeNotifier) -> None:
+        raise ConfigError(
+            'vectorization_mode="tensors" has no episodes that a listener could hear of: its steps never leave the '
+            'device; take vectorization_mode="vector_entry_point" or "sync"',
+            field="vectorization_mode",
+        )
+
+    def _call_envs(self, call: EnvCall) -> list[Any]:
+        return [call.run(self._envs.env, self._envs.name)]
+
+    def _make_envs_anew(self) -> None:
+        self._envs.close()
+        self._envs = TensorEnvs(self.config, self._tensors)
+
+    def _schedule_reset(self, entropy: tuple[int, ...]) -> None:
+        self._entropy, self._running = entropy, None
+        self._samples.clear()
+
+
+_RETURNS, _LENGTHS = "episode_returns", "episode_lengths"
+
+
+def _check_settings(config: Config) -> None:
+    for name in _NOT_READ:
+        if value := getattr(config, name):
+            raise ConfigError(
+                f'{name}={value!r} is for arrays of numpy, and vectorization_mode="tensors" has none: leave it out, '
+                'compute it in the vector environment, or take vectorization_mode="vector_entry_point"',
+                field=name,
+            )

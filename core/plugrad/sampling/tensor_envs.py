@@ -1,0 +1,250 @@
+"""Environments whose observations, rewards and flags stay tensors of the learner's framework, on its device."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from plugrad.columns import Columns
+from plugrad.config import Config
+from plugrad.errors import ConfigError, EnvContractError
+from plugrad.ops import Ops
+from plugrad.sampling.named_envs import env_name
+from plugrad.sampling.native_envs import make_own_vector_env
+from plugrad.sampling.vector_envs import reset_seeds
+from plugrad.sampling.wrappers import EnvWrappers
+from plugrad.spaces.kinds import first_choice
+from plugrad.types import Array, Tensor
+
+FINAL_OBS = "final_obs"
+
+
+class Tensors(NamedTuple):
+    """What tensors are for a learner.
+
+    Args:
+        ops: tensor functions.
+        make: a tensor on the learner's device of an array, or of anything with `__dlpack__`, which is not copied if it
+            is there; its name is for errors.
+        to_numpy: its values.
+        computing: gives a context in which operations compute on that device.
+    """
+
+    ops: Ops
+    make: Callable[[str, Any], Tensor]
+    to_numpy: Callable[[Tensor], Array]
+    computing: Callable[[], AbstractContextManager[None]]
+
+
+class Stepped(NamedTuple):
+    """One step of N environments, as tensors.
+
+    Args:
+        observations: `[N, ...]`, what a policy sees next.
+        led_to: `[N, ...]`, what the step led to: the last observation of an episode where one ended.
+        rewards: float32 `[N]`.
+        terminated: bool `[N]`.
+        truncated: bool `[N]`.
+    """
+
+    observations: Tensor
+    led_to: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+
+
+def make_tensor_env(config: Config) -> VectorEnv[Any, Any, Any]:
+    """Make the vector environment of `vectorization_mode="tensors"`.
+
+    Args:
+        config: names it: a Gymnasium id with a vectorised version, or a class or function that is called with
+            `num_envs` and `env_config`.
+
+    Returns:
+        `config.num_envs_per_env_runner` environments; nothing checks their answers.
+
+    Raises:
+        ConfigError: see `make_own_vector_env`, or a setting wraps single environments.
+    """
+    EnvWrappers.of(config).refuse("tensors", instead="wrap the vector environment in its own function")
+    return make_own_vector_env(config.env, config.env_config, config.num_envs_per_env_runner)
+
+
+class TensorEnvs:
+    """Steps a vector environment with tensors. Shapes are checked; to check values would copy them from the device.
+
+    Args:
+        config: names the environment.
+        tensors: of the learner.
+
+    Attributes:
+        name: of the environment, for errors.
+        num_envs: how many step together.
+        resets_in_same_step: whether an episode ends and the next one begins in one step.
+
+    Raises:
+        ConfigError: see `make_tensor_env`; or the action space has parts, or is of a kind of its own.
+    """
+
+    def __init__(self, config: Config, tensors: Tensors) -> None:
+        self._env = env = make_tensor_env(config)
+        self._tensors = tensors
+        self.name, self.num_envs = env_name(config.env), env.num_envs
+        self.observation_space: Space[Any] = env.single_observation_space
+        self.action_space: Space[Any] = env.single_action_space
+        self.resets_in_same_step = AutoresetMode(env.metadata["autoreset_mode"]) == AutoresetMode.SAME_STEP
+        self._to_env = self._action_converter()
+
+    def reset(self, entropy: tuple[int, ...]) -> Tensor:
+        """Begin new episodes everywhere.
+
+        Args:
+            entropy: whole numbers that seed the environments; none: from the system.
+
+        Returns:
+            Observations `[N, ...]`.
+
+        Raises:
+            EnvContractError: they have another shape, or are no tensor.
+        """
+        seeds = reset_seeds(entropy, 1)
+        observations, infos = self._env.reset(seed=None if seeds is None else seeds[0])
+        if Columns.ACTION_MASK in infos:
+            self._refuse('gives action masks, which vectorization_mode="tensors" does not read', "none")
+        return self._observations("observations", observations)
+
+    def step(self, actions: Tensor) -> Stepped:
+        """Step every environment.
+
+        Args:
+            actions: `[N, ...]`, as the policy returned them; Box actions are clipped to the bounds.
+
+        Returns:
+            What happened. An environment that resets in the step after an end led to what a policy sees next.
+
+        Raises:
+            EnvContractError: a tensor has another shape, or there is no `infos["final_obs"]` where episodes end and
+                begin in one step.
+        """
+        given, *others, infos = self._env.step(self._to_env(actions))
+        observations = self._observations("observations", given)
+        led_to = observations
+        if self.resets_in_same_step:
+            if FINAL_OBS not in infos:
+                self._refuse(
+                    f"gave no infos[{FINAL_OBS!r}]",
+                    f"in every step a tensor of shape {self._shape}, with the last observation where an episode ended: "
+                    "its other rows are not read",
+                )
+            led_to = self._observations(FINAL_OBS, infos[FINAL_OBS])
+        names = (Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS)
+        columns = (self._one_per_env(name, each) for name, each in zip(names, others, strict=True))
+        rewards, terminated, truncated = columns
+        cast = self._tensors.ops.cast
+        return Stepped(
+            observations, led_to, cast(rewards, "float32"), cast(terminated, "bool"), cast(truncated, "bool")
+        )
+
+    def close(self) -> None:
+        """Close the environments; calling it again does nothing."""
+        self._env.close()
+
+    @property
+    def env(self) -> VectorEnv[Any, Any, Any]:
+        """The vector environment."""
+        return self._env
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (self.num_envs, *(self.observation_space.shape or ()))
+
+    def _observations(self, name: str, given: Any) -> Tensor:
+        return self._checked(name, given, self._shape)
+
+    def _one_per_env(self, name: str, given: Any) -> Tensor:
+        return self._checked(name, given, (self.num_envs,))
+
+    def _checked(self, name: str, given: Any, shape: tuple[int, ...]) -> Tensor:
+        if isinstance(given, np.ndarray) or not hasattr(given, "__dlpack__"):
+            self._refuse(
+                f"gave {name} of {type(given).__module__.partition('.')[0]}'s {type(given).__name__}",
+                'a tensor of the learner\'s framework. Arrays of numpy are for vectorization_mode="vector_entry_point"',
+            )
+        # A copy: an environment may write its next answer into the same tensor.
+        tensor = self._tensors.ops.concat([self._tensors.make(name, given)])
+        if (found := tuple(self._tensors.ops.shape(tensor))) != shape:
+            self._refuse(f"gave {name} of shape {found}", f"shape {shape}", found)
+        return tensor
+
+    def _refuse(self, found: str, expected: str, value: Any = None) -> None:
+        raise EnvContractError(
+            f"the vectorised {self.name} {found}; expected: {expected}",
+            env=self.name,
+            expected=expected,
+            found=found if value is None else value,
+        )
+
+    def _action_converter(self) -> Callable[[Tensor], Tensor]:
+        """`plugrad.policy.actions.action_converter`, over tensors."""
+        space, ops, make = self.action_space, self._tensors.ops, self._tensors.make
+        if not isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary):
+            raise ConfigError(
+                f'vectorization_mode="tensors": actions of {self.name} are of {space}, and its tensors are of a Box, '
+                'Discrete, MultiDiscrete or MultiBinary: take vectorization_mode="vector_entry_point"',
+                field="vectorization_mode",
+            )
+        if not isinstance(space, Box):
+            start = np.asarray(first_choice(space))
+            return (lambda actions: actions + make("actions", start)) if np.any(start) else _as_it_is
+        if not np.issubdtype(space.dtype, np.floating):
+            raise ConfigError(
+                f'vectorization_mode="tensors": actions of {self.name} are whole numbers of {space}: declare a '
+                "MultiDiscrete, or take float32",
+                field="vectorization_mode",
+            )
+        if not (np.isfinite(space.low).any() or np.isfinite(space.high).any()):
+            return _as_it_is
+        low, high = (make("bounds", each.astype(np.float32)) for each in (space.low, space.high))
+        return lambda actions: ops.minimum(ops.maximum(actions, low), high)
+
+
+def _as_it_is(actions: Tensor) -> Tensor:
+    return actions
+
+
+class ArraysOfTensors(VectorWrapper):
+    """A vector environment of tensors as one of numpy arrays, for evaluations and recordings.
+
+    Args:
+        env: gives and takes tensors.
+        tensors: of the learner.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], tensors: Tensors) -> None:
+        super().__init__(env)
+        self._tensors = tensors
+
+    def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset all."""
+        with self._tensors.computing():
+            observations, infos = self.env.reset(**settings)
+        return self._array(observations), {name: self._array(each) for name, each in infos.items()}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all."""
+        with self._tensors.computing():
+            *answers, infos = self.env.step(self._tensors.make("actions", np.ascontiguousarray(actions)))
+        observations, rewards, terminated, truncated = map(self._array, answers)
+        arrays = {name: self._array(each) for name, each in infos.items()}
+        if FINAL_OBS in arrays and f"_{FINAL_OBS}" not in arrays:  # it is in every step
+            arrays[f"_{FINAL_OBS}"] = terminated | truncated
+        return observations, rewards, terminated, truncated, arrays
+
+    def _array(self, values: Any) -> Any:
+        if isinstance(values, np.ndarray) or not hasattr(values, "__dlpack__"):
+            return values
+        return np.array(self._tensors.to_numpy(values))
