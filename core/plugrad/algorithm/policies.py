@@ -18,13 +18,13 @@ from plugrad.episodes import Episode, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group.acting_learner import ActingLearner
 from plugrad.learner import Learner
-from plugrad.learner.acting.actor import env_module_id, make_policy, only_module_id, reads_environment
 from plugrad.learner.acting.env_runner_policies import (
     AnyEnvRunner,
     ModulePolicies,
     acting_module_ids,
     observation_normalizers,
 )
+from plugrad.learner.acting.module_policy import env_module_id, make_policy, only_module_id, reads_environment
 from plugrad.learner.modules.build import with_spaces
 from plugrad.learner.state.checkpoint import as_checkpoint_error, check_spaces
 from plugrad.module_spec import spaces_of

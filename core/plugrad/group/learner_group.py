@@ -24,7 +24,7 @@ from plugrad.group.request_queue import (
     UpdateFuture,
     first_done,
 )
-from plugrad.learner.acting.actor import make_policy, warn_without_statistics
+from plugrad.learner.acting.module_policy import make_policy, warn_without_statistics
 from plugrad.learner.state.checkpoint import Hyperparameters, warn_of_unwritable
 from plugrad.learner.state.untrusted import config_to_build
 from plugrad.losses import Loss

@@ -21,7 +21,6 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
 from plugrad.config import RAY, Config
 from plugrad.deprecation import HasOlderNames, call_with_older_arguments, unknown_attribute
-from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, NotBuiltError, NotUndoneError
 from plugrad.gradients import Gradients, Layout
@@ -34,7 +33,8 @@ from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.manager import HookManager, Plugin, bind_hooks
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.importing.names import is_unnamed
-from plugrad.learner.acting.actor import Actor, make_policy
+from plugrad.learner.acting.actor import Actor
+from plugrad.learner.acting.module_policy import make_policy, warn_without_statistics
 from plugrad.learner.modules import add_remove as modules
 from plugrad.learner.modules.build import (
     Spaces,
@@ -929,12 +929,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             ConfigError: the module has no spaces.
         """
         self._check_is_built()
-        if self.config.normalize_observations:
-            warn_at_users_line(
-                "normalize_observations=True: the statistics are the env runners', and a learner has none, so this "
-                "policy takes observations that are normalised already. For those of the environment take "
-                "Algorithm.get_policy() or plugrad.load_policy(path) with a checkpoint of an Algorithm"
-            )
+        warn_without_statistics(self.config)
         return make_policy(lambda: self, module_id)
 
     @_locked

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from plugrad.errors import ConfigError
-from plugrad.learner.acting.actor import env_module_id
+from plugrad.learner.acting.module_policy import env_module_id
 from plugrad.learner.acting.tensors import NoiseAhead, why_not_in_tensors
 from plugrad.learner.learner import Learner
 from plugrad.learner.peers import ACTIONS

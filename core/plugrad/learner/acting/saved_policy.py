@@ -13,7 +13,7 @@ from plugrad.config import Config
 from plugrad.config.serialize import decode
 from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.errors import BackendNotFoundError, ConfigError, UnknownModuleError, did_you_mean
-from plugrad.learner.acting.actor import (
+from plugrad.learner.acting.module_policy import (
     make_policy,
     only_module_id,
     reads_environment,
