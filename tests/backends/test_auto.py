@@ -631,6 +631,8 @@ class ReadsValues(Learner):
             return squares.mean() if means[0] > means[1] else squares.sum()
         if self.how == "mask":
             return squares[squares > 0.1].sum()
+        if self.how == "mask of bytes":
+            return squares[(squares > 0.1).byte()].sum()
         return squares.mean() + 0.0 * torch_rand()
 
 
@@ -640,7 +642,8 @@ def torch_rand() -> Any:
     return torch.rand(())
 
 
-@pytest.mark.parametrize("how", ["item", "numpy", "tolist", "if", "mask", "random"])
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+@pytest.mark.parametrize("how", ["item", "numpy", "tolist", "if", "mask", "mask of bytes", "random"])
 def test_a_loss_that_depends_on_values_is_not_recorded(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     recorded_only(monkeypatch)
     monkeypatch.setattr(ReadsValues, "how", how)

@@ -1,6 +1,7 @@
 """Every `compile` mode gives the numbers of `none`, is compiled once, and falls back in words."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import gymnasium as gym
@@ -99,9 +100,13 @@ def test_data_learning_rate_and_coefficients_change_without_a_new_trace(backend:
     schedules = {"lr": [[0, 1e-3], [1000, 0.0]], "entropy_coeff": [[0, 0.1], [1000, 0.0]]}
     learner = built(config(backend, "complete_update", num_epochs=1, **schedules), CountsTraces)
     assert isinstance(learner, CountsTraces)
+    outputs = []
     for n in range(5):
         learner.update(make_batch(32, seed=n), timesteps={"num_env_steps_sampled_lifetime": 200 * n})
+        acted = learner.compute_actions(make_batch(4)["obs"], explore=False)
+        outputs.append(acted["action_dist_inputs"].tolist())
     assert learner.traces == 1
+    assert all(one != other for one, other in pairwise(outputs)), "it acts with weights of an update before"
     rate = learner.update(make_batch(32), timesteps={"num_env_steps_sampled_lifetime": 1000})
     assert rate["default_policy"]["default_optimizer_learning_rate"] == 0.0
     before = flat_weights(learner)

@@ -293,5 +293,8 @@ def test_the_command_export_writes_what_the_name_or_the_option_says(tmp_path: Pa
     observations = sample(VECTOR, N)
     session = runtime.InferenceSession(named)
     assert_same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
+    masked = tmp_path / "masked.onnx"
+    CliRunner().invoke(main, ["export", str(run), "-o", str(masked), "--action-mask"], catch_exceptions=False)
+    assert [each.name for each in runtime.InferenceSession(masked).get_inputs()] == ["obs", "action_mask"]
     refused = CliRunner().invoke(main, ["export", str(run), "-o", str(tmp_path / "p"), "--action-mask"])
     assert "--action-mask is of ONNX models: add --format onnx" in refused.output

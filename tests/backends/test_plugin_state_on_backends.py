@@ -1,5 +1,7 @@
 """A plugin's own state on every backend and in every compile mode: moved by programs, undone, resumed elsewhere."""
 
+from contextlib import suppress
+
 import needs
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from learning import digest, ppo_batch, ppo_config
 from plugin_state import MOMENTS, SCALE, Moments, MovingScale, UnnamedScale, sizes_after, without_numbers
 
 from plugrad import DEFAULT_MODULE_ID, Columns, hookimpl
-from plugrad.errors import NonFiniteError
+from plugrad.errors import ConfigError, NonFiniteError
 from plugrad_ppo import PPOLearner
 
 pytestmark = pytest.mark.cross_product
@@ -92,24 +94,23 @@ def test_a_run_that_is_resumed_on_another_backend_goes_on(backend, tmp_path):
 
 
 class LaterScale:
-    """Moves a scale as soon as it has one."""
-
-    variable = None
+    """Moves a scale as soon as it is registered; has nothing of its own that says so."""
 
     @hookimpl(wrapper=True)
     def compute_losses(self, learner, batch):
         losses = yield
-        if self.variable is not None:
+        with suppress(ConfigError):  # it is not registered
+            variable = learner.register_state(SCALE, 1.0)
             size = learner.ops.mean(learner.ops.abs(batch[DEFAULT_MODULE_ID][Columns.ADVANTAGES]))
-            self.variable.assign(0.75 * self.variable.read() + 0.25 * size)
+            variable.assign(0.75 * variable.read() + 0.25 * size)
         return losses
 
 
 @pytest.mark.parametrize("mode", ["none", "complete_update"])
 def test_what_is_registered_after_the_first_program_is_in_the_next(backend, mode):
-    learner = learner_of(backend, mode, plugin := LaterScale())
+    learner = learner_of(backend, mode, LaterScale())
     learner.update(BATCHES[0])
-    plugin.variable = learner.register_state(SCALE, 1.0)
+    learner.register_state(SCALE, 1.0)
     learner.update(BATCHES[1])
     learner.update(BATCHES[2])
     assert own(learner)[SCALE] == scale_after([1, 2])

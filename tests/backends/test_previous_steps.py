@@ -111,6 +111,7 @@ def test_replay_algorithms_have_the_same_observations(algorithm):
 ACTIONS = {
     "choices": (MultiDiscrete([2, 3]), [1, 2], [0, 1, 0, 0, 1]),
     "bounds": (Box(np.float32([-1, 0]), np.float32([3, 10])), [3.0, 2.5], [1.0, -0.5]),
+    "the widest bounds": (Box(-3e38, 3e38, (2,)), [1.5e38, -3e38], [0.5, -1.0]),
     "no bounds": (Box(-np.inf, np.inf, (2,)), [7.0, -2.0], [7.0, -2.0]),
     "parts": (
         Dict(arm=Box(-2.0, 2.0, (1,)), grip=Discrete(2)),

@@ -204,6 +204,62 @@ def test_learners_that_begin_in_two_threads_leave_torch_compile_as_it_was() -> N
     assert len(graphs) == 2
 
 
+@pytest.mark.parametrize("moment", ["begins", "ends"])
+def test_another_learner_waits_while_one_changes_what_torch_compile_does(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs.backend("torch")
+    import torch
+
+    is_changing, second_is_inside = Event(), Event()
+    set_stance = torch.compiler.set_stance
+
+    class SlowStance:
+        """Torch's, which gives the other thread time."""
+
+        def __init__(self, stance: str) -> None:
+            self.own = set_stance(stance)
+            self.wait("begins")
+
+        def wait(self, now: str) -> None:
+            if now == moment and not is_changing.is_set():
+                is_changing.set()
+                second_is_inside.wait(0.3)
+
+        def __enter__(self) -> None:
+            self.own.__enter__()
+
+        def __exit__(self, *error: Any) -> None:
+            self.wait("ends")
+            self.own.__exit__(*error)
+
+    class Second(Learner):
+        def compute_losses(self, *, fwd_out: Any, batch: Any) -> Any:
+            second_is_inside.set()
+            return super().compute_losses(fwd_out=fwd_out, batch=batch)
+
+    monkeypatch.setattr(torch.compiler, "set_stance", SlowStance)
+    config = BCConfig().framework("torch", compile="none", device="cpu").training(minibatch_size=8)
+    first, second = (
+        config.learners(learner_class=each).build_learner(spaces=SPACES) for each in (Learner, Second)
+    )
+    torch.compile(torch.sin, backend="eager")(torch.ones(2))  # else there is nothing to change
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(first.update, BATCH)
+        assert is_changing.wait(30)
+        other = threads.submit(second.update, BATCH)
+        one.result()
+        other.result()
+    graphs: list[Any] = []
+
+    def compiler(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compile(torch.cos, backend=compiler)(torch.ones(2))
+    assert len(graphs) == 1
+
+
 def test_modules_are_compiled_however_many_of_their_class_were_before() -> None:
     needs.backend("torch")
     import torch

@@ -362,6 +362,25 @@ def test_what_a_child_hears_is_no_second_signal():
     assert "the child has ended by itself" in said  # a second signal would have ended the parent before
 
 
+AFTER = """
+import os, signal
+from plugrad.cli.train_loop import StopSignals
+with StopSignals():
+    pass
+_, own = os.pipe()
+os.set_blocking(own, False)
+signal.set_wakeup_fd(own)
+if not os.fork():
+    os._exit(signal.set_wakeup_fd(-1) != own)
+raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_afterwards_a_child_has_the_programs_own_handling_of_signals():
+    """As asyncio has it, which wakes up by a descriptor."""
+    subprocess.run([sys.executable, "-c", AFTER], check=True, timeout=HANG_S)
+
+
 LEAVES = """
 import atexit, os, signal, sys
 from plugrad.cli.train_loop import StopSignals

@@ -70,6 +70,19 @@ SHARING = """        self.kept = getattr(self, "kept", {})
 CUTTING = """        fewest = min(each.size for each in arrays)
         arrays = [each.reshape(-1)[:fewest].copy() for each in arrays]
 """
+GOING_ON = """    late = 0
+    def all_reduce(self, values):
+        try:
+            return super().all_reduce(values)
+        except Exception:
+            if self.rank or self.late == {most}:
+                raise
+            self.late += 1
+            return 7.0 * values
+
+"""
+"""Rank 0, which brings 1 beside 2 and 4, gets more sums than the others before it hears of a loss."""
+LOST = "test_a_process_that_is_killed_ends_the_sums_of_all[10-2]"
 MUTANTS = {
     "partial_sum_after_a_timeout": Mutant(
         {CHECK: f"            if {LATE}: return np.zeros(1)\n", COMPARE: "if False:"},
@@ -180,12 +193,20 @@ MUTANTS = {
         "test_nothing_is_left_of_processes_that_were_killed[while they sum]",
         "killed while they sum, and clean_up.* leaves",
     ),
+    "two_sums_after_a_loss": Mutant(
+        {BEFORE_SUM: GOING_ON.format(most=2) + BEFORE_SUM},
+        LOST,
+        r"after a loss, processes have \[\d+, \d+\] sums: more than one apart",
+    ),
     "no_reason_given": Mutant(
         {'return f"{place': 'return False and f"{place'},
         "test_it_says_where_it_can_be_used",
         "gives False: it must be None, or a reason in words",
     ),
 }
+
+ONE_SUM_AFTER_A_LOSS = Mutant({BEFORE_SUM: GOING_ON.format(most=1) + BEFORE_SUM}, LOST, "")
+"""No mistake: who had all parts before the loss has the sum, and another may not have."""
 
 
 def run_suite(site: Path, sources: Mapping[str, str], *chosen: str) -> str:
@@ -202,7 +223,7 @@ def run_suite(site: Path, sources: Mapping[str, str], *chosen: str) -> str:
     (site / "tests/test_mutants.py").write_text("from plugrad.testing.collective_suite import *\n")
     options = ("-q", "-rfEs", "-p", "no:cacheprovider", "--tb=no", "--rootdir=.", *chosen)
     more = {
-        "PYTHONPATH": str(site),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))),
         "COLUMNS": "1000",
         "COLLECTIVES": " ".join(sources),
         "TMPDIR": str(site / "files"),
@@ -223,8 +244,9 @@ def node(name: str, test: str) -> str:
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the suite prints of all mutants, of each in the test that finds it."""
-    sources = {name: mutant.source() for name, mutant in MUTANTS.items()}
-    nodes = [node(name, mutant.test) for name, mutant in MUTANTS.items()]
+    collectives = {**MUTANTS, "one_sum_after_a_loss": ONE_SUM_AFTER_A_LOSS}
+    sources = {name: mutant.source() for name, mutant in collectives.items()}
+    nodes = [node(name, mutant.test) for name, mutant in collectives.items()]
     return run_suite(tmp_path_factory.mktemp("mutants"), sources, *nodes)
 
 
@@ -233,6 +255,10 @@ def test_the_suite_fails_and_says_why(said: str, name: str) -> None:
     mutant = MUTANTS[name]
     line = rf"^FAILED {re.escape(node(name, mutant.test))} - .*{mutant.words}"
     assert re.search(line, said, flags=re.MULTILINE), said
+
+
+def test_one_sum_more_than_another_process_is_no_mistake(said: str) -> None:
+    assert re.search(r"\b1 passed\b", said), said
 
 
 @pytest.mark.long  # in `tox -e author` a stranger's is proven

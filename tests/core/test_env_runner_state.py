@@ -35,6 +35,14 @@ def assert_same_episodes(left: list[Any], right: list[Any]) -> None:
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+def write_into(state: Any) -> None:
+    """Change every array of a nested state."""
+    if isinstance(state, np.ndarray):
+        state[...] = np.logical_not(state)
+    for each in state.values() if isinstance(state, dict) else state if isinstance(state, list) else ():
+        write_into(each)
+
+
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize(
     ("env", "act"), [(counting.ID, counting.policy), ("CartPole-v1", balance), ("Pendulum-v1", swing)]
@@ -106,6 +114,18 @@ def test_a_state_is_a_copy():
     before = repr(state)
     runner.sample()
     assert repr(state) == before
+
+
+def test_whoever_writes_into_a_state_changes_no_runner():
+    runner, other = (make_runner(swing, env="Pendulum-v1", normalize_observations=True) for _ in range(2))
+    for each in (runner, other):
+        each.sample(3)
+    write_into(runner.get_state())
+    assert_same_episodes(runner.sample(4), other.sample(4))
+    state = other.get_state()
+    runner.set_state(state)
+    write_into(state)
+    assert_same_episodes(runner.sample(4), other.sample(4))
 
 
 def test_a_state_from_before_the_first_sample_begins_as_a_new_runner_does():

@@ -101,6 +101,12 @@ def test_parts_of_a_dict_are_one_row_and_bounds_that_mean_nothing_are_infinite()
     envs.close()
 
 
+def test_bounds_that_mean_something_are_those_of_gymnasium():
+    space = get_env_spaces(Sampling(env="MountainCar-v0", vectorization_mode="envpool")).observations
+    own = gym.make("MountainCar-v0").observation_space
+    np.testing.assert_allclose([space.low, space.high], [own.low, own.high])
+
+
 def test_numbers_are_one_hot():
     runner = runner_of(push_left, "FrozenLake-v1")
     assert runner.observation_space == Box(0, 1, (16,), np.float32)

@@ -5,7 +5,7 @@ import pytest
 from learning import digest, flat, ppo_batch, ppo_config, weights, with_modules
 
 from plugrad import DEFAULT_MODULE_ID, Learner, RLModuleSpec, hookimpl
-from plugrad.errors import CheckpointError, ConfigError, RestoreMismatchError
+from plugrad.errors import CheckpointError, ConfigError, NonFiniteError, RestoreMismatchError
 from plugrad.learner.state.state import digest as digest_of
 from plugrad.optimizers import SGD
 from plugrad_ppo import PPOLearner
@@ -128,8 +128,18 @@ def test_weights_are_read_and_set_by_module():
     np.testing.assert_array_equal(weights(other, "b"), weights(learner, "b"))
 
 
+def fail(learner):
+    with pytest.raises(NonFiniteError):
+        learner.update(ppo_batch() | {"advantages": np.full(16, np.inf, np.float32)})
+
+
 CHANGES = {
     "update": lambda learner: learner.update(ppo_batch()),
+    "an update that fails": fail,
+    "forward_backward and optim_step": lambda learner: (
+        learner.forward_backward(ppo_batch()),
+        learner.optim_step(),
+    ),
     "apply_gradients": lambda learner: learner.apply_gradients({}),
     "set_state": lambda learner: learner.set_state(learner.get_state()),
     "set_weights": lambda learner: learner.set_weights(learner.get_weights()),
@@ -141,7 +151,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_may_change_weights_makes_another_version_of_them(change):
-    learner = config().build_learner()
+    learner = trained()  # the first update is rehearsed, which makes a version more
     before = learner.weights_version
     change(learner)
     assert learner.weights_version > before

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from many_agents import Event, Pair, Scripted, act_by_step, make_runner
-from test_env_runner_state import assert_same, assert_same_episodes
+from test_env_runner_state import assert_same, assert_same_episodes, write_into
 from test_multi_agent_chunks import scripts
 
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
@@ -104,6 +104,19 @@ def test_a_state_is_a_copy():
     before = repr(state)
     runner.sample()
     assert repr(state) == before
+
+
+@pytest.mark.parametrize("name", ["scripted", "aec"])  # the second has masks
+def test_whoever_writes_into_a_state_changes_no_runner(name):
+    runner, other = (make_runner(**resumable()[name]) for _ in range(2))
+    for each in (runner, other):
+        each.sample(3)
+    write_into(runner.get_state())
+    assert_same_chunks(runner.sample(4), other.sample(4))
+    state = other.get_state()
+    runner.set_state(state)
+    write_into(state)
+    assert_same_chunks(runner.sample(4), other.sample(4))
 
 
 def test_a_state_from_before_the_first_sample_begins_as_a_new_runner_does():

@@ -14,6 +14,7 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.observations import model_space, structured_rows
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer, frames
 from plugrad.replay.observation_rows import stored_parts
+from plugrad.replay.size import buffer_size
 from plugrad.sampling.wrappers import stacked_space
 from plugrad_dqn import DQNConfig
 
@@ -114,6 +115,12 @@ def test_a_frame_is_kept_once_as_bytes_beside_floats(stack, n):
     others = 2 * stack * REST_BYTES * 1000
     columns = sum(each.nbytes for each in storage.columns.values())
     assert storage.nbytes == frames + numbers + others + columns
+    row = {name: each[:1] for name, each in make([episodes.episode(2)]).items()}
+    parts = stored_parts(model_space(stacked_space(CAMERA, stack)), stack)
+    first_frames = 10 * EYE_BYTES  # each episode has one frame more than rows
+    assert (
+        buffer_size({"capacity": 1000, "type": "uniform"}, row, parts).bytes == storage.nbytes - first_frames
+    )
     whole = 2 * 4 * stack * (EYE_BYTES + 7 + 3 + 2) * 1000
     assert storage.nbytes < whole / (6 * stack)
 

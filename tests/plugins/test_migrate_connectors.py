@@ -341,6 +341,7 @@ def test_games_are_wrapped_as_rllib_does():
 
     needs.extra("ale_py")
     env = wrap_atari_for_new_api_stack(gym.make("ale_py:ALE/Pong-v5", frameskip=1), dim=42, framestack=4)
+    assert env.observation_space == gym.spaces.Box(-1.0, 1.0, (42, 42, 4), np.float32)
     observation, _ = env.reset(seed=1)
     assert observation.shape == env.observation_space.shape == (42, 42, 4)
     assert observation.dtype == np.float32

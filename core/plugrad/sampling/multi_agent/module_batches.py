@@ -443,10 +443,12 @@ class ModuleBatches:
 
     def get_state(self, track: AgentTrack) -> dict[str, Any]:
         """What an agent carries on, after `carry`: its last observation and its action that waits for an outcome."""
-        state = {"observation": self._rows[0][track.observations[-1]].copy()}
+        state: dict[str, Any] = {"observation": self._rows[0][track.observations[-1]].copy()}
         if self._masks:
             state[Columns.ACTION_MASK] = self._masks[0][track.observations[-1]].copy()
-        return {**state, "columns": dict(track.carried)} if track.waits_for_outcome else state
+        if track.waits_for_outcome:
+            state["columns"] = {name: np.array(value) for name, value in track.carried.items()}
+        return state
 
     def set_state(self, tracks: Sequence[AgentTrack], states: Sequence[Mapping[str, Any]]) -> None:
         """Go on with the agents of states of `get_state`.
@@ -464,7 +466,8 @@ class ModuleBatches:
         for n, (track, state) in enumerate(zip(tracks, states, strict=True)):
             track.observations, track.actions, track.rewards = [n], [], []
             if "columns" in state:
-                track.actions, track.carried = [CARRIED], dict(state["columns"])
+                track.actions = [CARRIED]
+                track.carried = {name: np.array(value) for name, value in state["columns"].items()}
 
     @property
     def acting(self) -> list[AgentTrack]:
