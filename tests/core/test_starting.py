@@ -85,6 +85,18 @@ def test_a_head_whose_outputs_mean_other_numbers_is_left(tmp_path: Path) -> None
     algorithm.stop()
 
 
+def test_parameters_of_other_shapes_are_told_with_both(tmp_path: Path) -> None:
+    """Of layers of other widths the last bias alone fits."""
+    cloned(tmp_path / "bc", squash_actions=True, fcnet_hiddens=[3])
+    algorithm = fresh(SACConfig())
+    started = algorithm.start_from_path(tmp_path / "bc")
+    algorithm.stop()
+    assert started.loaded == (f"{DEFAULT_MODULE_ID}/pi.out.bias",)
+    assert started.differing[f"{DEFAULT_MODULE_ID}/pi.0.bias"] == ((4,), (3,))
+    assert "pi.0.bias, here [4], there [3]" in str(started)
+    assert "same widths: .rl_module(model_config={'fcnet_hiddens': [...]})" in str(started)
+
+
 def test_target_networks_follow(tmp_path: Path) -> None:
     source = fresh(SACConfig())
     source.save_to_path(tmp_path / "sac")
@@ -107,7 +119,10 @@ def test_target_networks_follow(tmp_path: Path) -> None:
     ("model", "words"),
     [
         ({"fcnet_activation": "relu"}, r"set .rl_module\(model_config=\{'fcnet_activation': 'relu'\}\)"),
-        ({"fcnet_hiddens": [3], "free_log_std": False}, "no weights have the name and shape.*pi.0.weight"),
+        (
+            {"fcnet_hiddens": [3], "free_log_std": False},
+            r"no weights .*pi.0.weight, here \[.*\], there \[3, 3\].*same widths: .rl_module\(model_config=",
+        ),
     ],
 )
 def test_weights_that_mean_something_else_are_refused_and_nothing_changes(

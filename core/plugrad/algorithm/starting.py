@@ -22,6 +22,11 @@ from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, Array, ModuleI
 
 _MEANING = ("fcnet_activation", "conv_activation", "conv_filters", "image_layout", "uint8_scale")
 """Keys of `model_config` in which networks differ whose weights may have equal names and shapes."""
+SHOWN = 3
+"""How many parameters of other shapes a text has."""
+Shape = tuple[int, ...]
+_Weights = Mapping[ModuleID, Mapping[str, Any]]
+_SAME_WIDTHS = "Give both runs layers of the same widths: .rl_module(model_config={'fcnet_hiddens': [...]})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +38,7 @@ class StartedFrom:
         loaded: what has the checkpoint's values now.
         left: what keeps its values, because the checkpoint has none of this name, shape and meaning.
         unused: what the checkpoint has and nothing here takes.
+        differing: what is here and in the checkpoint in other shapes, `{name: (here, in the checkpoint)}`.
         statistics: the modules that have the checkpoint's statistics of `normalize_observations`.
     """
 
@@ -40,12 +46,16 @@ class StartedFrom:
     loaded: tuple[str, ...]
     left: tuple[str, ...]
     unused: tuple[str, ...]
+    differing: Mapping[str, tuple[Shape, Shape]]
     statistics: tuple[ModuleID, ...]
 
     def __str__(self) -> str:
         lines = [f"started from {self.path}: {len(self.loaded)} arrays of weights are loaded"]
         lines += [f"as they were here: {', '.join(self.left)}"] if self.left else []
         lines += [f"not used of the checkpoint: {', '.join(self.unused)}"] if self.unused else []
+        lines += (
+            [f"of other shapes: {_shape_words(self.differing)}. {_SAME_WIDTHS}"] if self.differing else []
+        )
         lines += (
             [f"with statistics of observations of {', '.join(self.statistics)}"] if self.statistics else []
         )
@@ -93,11 +103,14 @@ class StartingAlgorithm(ActingAlgorithm):
                 each: self._fitting(checkpoint, each, saved[each], own[each]) for each in own if each in saved
             }
             loaded = {name: new for name, new in merged.items() if new}
+            differing = _differing(own, saved)
         if not loaded:
             here, there = (", ".join(_names(each)[:8]) for each in (own, saved))
+            shapes = f"Of other shapes are {_shape_words(differing)}. {_SAME_WIDTHS}"
+            names = f"Here are {here}; there are {there}. Give both runs the same module ids"
             raise RestoreMismatchError(
-                f"{checkpoint.path}: no weights have the name and shape of any here. Here are {here}; there are {there}"
-                ". Give both runs the same module ids and widths of layers (model_config). Nothing was changed",
+                f"{checkpoint.path}: no weights have the name and shape of any here. {shapes if differing else names}"
+                ". Nothing was changed",
                 missing=_names(own),
                 unexpected=_names(saved),
             )
@@ -110,6 +123,7 @@ class StartingAlgorithm(ActingAlgorithm):
             loaded=tuple(taken),
             left=tuple(name for name in _names(own) if name not in taken),
             unused=tuple(name for name in _names(saved) if name not in taken),
+            differing=differing,
             statistics=tuple(statistics.get("observations", ())),
         )
 
@@ -155,6 +169,23 @@ class StartingAlgorithm(ActingAlgorithm):
             statistics = self._statistics_in(whole, checkpoint, loaded)
         self.learner_group._restore(checkpoint.path, component=component)
         self.set_statistics(statistics)
+
+
+def _differing(own: _Weights, saved: _Weights) -> dict[str, tuple[Shape, Shape]]:
+    """The shapes here and there of parameters of equal names, where they differ."""
+    pairs = {
+        f"{module_id}/{name}": (np.shape(each), np.shape(saved[module_id][name]))
+        for module_id, named in own.items()
+        for name, each in named.items()
+        if name in saved.get(module_id, ())
+    }
+    return {name: (here, there) for name, (here, there) in pairs.items() if here != there}
+
+
+def _shape_words(differing: Mapping[str, tuple[Shape, Shape]]) -> str:
+    shown = list(differing.items())[:SHOWN]
+    words = [f"{name}, here {list(here)}, there {list(there)}" for name, (here, there) in shown]
+    return "; ".join([*words, *(["..."] if len(differing) > SHOWN else [])])
 
 
 def _names(weights: Mapping[ModuleID, Mapping[str, Any]]) -> list[str]:
