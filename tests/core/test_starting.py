@@ -17,6 +17,7 @@ from plugrad_ppo import PPOConfig
 from plugrad_sac import SACConfig
 
 ENV = gym.make("Pendulum-v1")
+ENV.observation_space.seed(0)
 SEEN = ENV.observation_space.sample()
 
 
