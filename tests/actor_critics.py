@@ -1,4 +1,4 @@
-"""SAC and TD3 in numpy, from their papers, and tiny learners and batches of both, for the tests."""
+"""SAC and TD3 in numpy, from their papers, and tiny learners and batches of off-policy algorithms, for the tests."""
 
 from typing import Any
 
@@ -7,7 +7,10 @@ import numpy as np
 from learning import OBSERVATIONS
 
 from plugrad import Columns
+from plugrad_dqn import DQNConfig
+from plugrad_qrdqn import QRDQNConfig
 from plugrad_sac import SACConfig, TD3Config
+from plugrad_tqc import TQCConfig
 
 BOX = gym.spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 0.5]))
 """Each dimension has bounds of its own."""
@@ -16,6 +19,9 @@ KINDS: dict[str, tuple[type[Any], gym.Space]] = {
     "sac": (SACConfig, BOX),
     "sac discrete": (SACConfig, THREE_ACTIONS),
     "td3": (TD3Config, BOX),
+    "tqc": (TQCConfig, BOX),
+    "dqn": (DQNConfig, THREE_ACTIONS),
+    "qrdqn": (QRDQNConfig, THREE_ACTIONS),
 }
 
 
@@ -81,13 +87,26 @@ def sequences(kind: str, seed: int = 0, copies: int = 1) -> dict[str, Any]:
         Columns.SEQ_LENS: np.tile([4, 3], copies).astype(np.int32),
         Columns.STATE_IN: {
             name: rng.normal(size=(len(mask), 2)).astype(np.float32)
-            for name in ("pi_h", "pi_c", "qf_h", "qf_c")
+            for name in (("h", "c") if "dqn" in kind else ("pi_h", "pi_c", "qf_h", "qf_c"))
         },
     }
 
 
 def dense(x: np.ndarray, weights: dict[str, np.ndarray], name: str) -> np.ndarray:
     return x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def remembered(weights: Any, name: str, x: Any, h: Any, c: Any) -> Any:
+    """The outputs [T, cells] of an LSTM, step by step."""
+    found = []
+    for each in x:
+        gates = each @ weights[f"{name}.input_weight"] + h @ weights[f"{name}.recurrent_weight"]
+        i, f, o, candidate = np.split(gates + weights[f"{name}.bias"], 4)
+        i, f, o = (1.0 / (1.0 + np.exp(-gate)) for gate in (i, f, o))
+        c = f * c + i * np.tanh(candidate)
+        h = o * np.tanh(c)
+        found.append(h)
+    return np.array(found)
 
 
 def policy_outputs(weights: dict[str, np.ndarray], obs: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ References:
 from collections.abc import Mapping
 
 from plugrad import LearnerProtocol
+from plugrad.batch import next_columns, of_next
 from plugrad.columns import Columns
 from plugrad.distributions import mask_logits
 from plugrad.losses import check_one_per_row, mean_over_rows, td_targets
@@ -138,11 +139,11 @@ def _q_values_and_targets(
     q_values = _values_of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
     has_n_step = (Columns.N_STEP,) if Columns.N_STEP in batch else ()
     check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, *has_n_step, like=q_values)
-    next_obs = {Columns.OBS: batch[Columns.NEXT_OBS]}
-    target_values = learner.targets[module_id].forward(next_obs)[QF_PREDS]
-    chooses = (
-        learner.module[module_id].forward_train(next_obs)[QF_PREDS] if config.double_q else target_values
-    )
+    later = next_columns(ops, batch)
+    target_values = of_next(batch, learner.targets[module_id].forward(later)[QF_PREDS], inner=1)
+    chooses = target_values
+    if config.double_q:
+        chooses = of_next(batch, learner.module[module_id].forward_train(later)[QF_PREDS], inner=1)
     if Columns.NEXT_ACTION_MASK in batch:
         chooses = mask_logits(ops, chooses, batch[Columns.NEXT_ACTION_MASK])
     next_q_values = _values_of_actions(ops, target_values, ops.argmax(chooses, axis=-1))
@@ -153,6 +154,6 @@ def _q_values_and_targets(
 
 
 def _values_of_actions(ops: Ops, values: Tensor, actions: Tensor) -> Tensor:
-    """The values [B] of one action each, of [B, actions]."""
+    """The values [B, ...] of one action each, of [B, ..., actions]."""
     indices = ops.expand_dims(ops.cast(actions, "int64"), -1)
     return ops.take_along_axis(values, indices)[..., 0]

@@ -11,7 +11,7 @@ from plugrad.types import TOTAL_LOSS_KEY, Array, ModuleID, Tensor
 from plugrad_dqn.config import DQNConfig
 from plugrad_dqn.exploration import epsilon_greedy_logits
 from plugrad_dqn.loss import TD_ERROR, dqn_loss
-from plugrad_dqn.network import QF_PREDS, QNetwork
+from plugrad_dqn.network import QF_PREDS, DQNetwork
 from plugrad_dqn.training import DQNTraining
 
 RLLIBS_NAMES = {TOTAL_LOSS_KEY: "qf_loss", TD_ERROR: "td_error_mean"}
@@ -30,9 +30,9 @@ def get_training_class() -> type[DQNTraining]:
 
 
 @hookimpl
-def build_network(config: DQNConfig, module_spec: RLModuleSpec) -> QNetwork:
+def build_network(config: DQNConfig, module_spec: RLModuleSpec) -> DQNetwork:
     """A Q-network with one linear head, or with two if `dueling`. See `AlgorithmSpec.build_network`."""
-    return QNetwork(module_spec, dueling=config.dueling)
+    return DQNetwork(module_spec, dueling=config.dueling)
 
 
 @hookimpl

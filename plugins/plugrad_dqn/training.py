@@ -5,6 +5,7 @@ from plugrad_dqn.loss import td_errors
 
 
 class DQNTraining(OffPolicyTraining):
-    """`OffPolicyTraining` with the TD errors of DQN."""
+    """`OffPolicyTraining` with the TD errors of DQN, from rows or sequences."""
 
+    trains_sequences = True
     td_errors = td_errors

@@ -7,6 +7,7 @@ algorithm 1.
 from collections.abc import Mapping
 
 from plugrad import Columns, LearnerProtocol
+from plugrad.batch import next_columns, of_next
 from plugrad.distributions import mask_logits
 from plugrad.losses import check_one_per_row, quantile_huber_loss, td_targets
 from plugrad.ops import Ops
@@ -72,17 +73,17 @@ def quantiles_and_targets(
     Raises:
         BatchError: a column has not one number per row.
     """
-    ops, next_obs = learner.ops, {Columns.OBS: batch[Columns.NEXT_OBS]}
+    ops, next_obs = learner.ops, next_columns(learner.ops, batch)
     quantiles = _of_actions(ops, fwd_out[QUANTILES], batch[Columns.ACTIONS])
     n_step = (Columns.N_STEP,) if Columns.N_STEP in batch else ()
     columns = (Columns.REWARDS, Columns.TERMINATEDS, *n_step)
-    check_one_per_row(ops, module_id, batch, *columns, like=quantiles[:, 0])
+    check_one_per_row(ops, module_id, batch, *columns, like=quantiles[..., 0])
     later = learner.targets[module_id].forward(next_obs)
     chooses = learner.module[module_id].forward_train(next_obs) if config.double_q else later
-    values = chooses[QF_PREDS]
+    values = of_next(batch, chooses[QF_PREDS], inner=1)
     if Columns.NEXT_ACTION_MASK in batch:
         values = mask_logits(ops, values, batch[Columns.NEXT_ACTION_MASK])
-    next_quantiles = _of_actions(ops, later[QUANTILES], ops.argmax(values, axis=-1))
+    next_quantiles = _of_actions(ops, of_next(batch, later[QUANTILES], inner=2), ops.argmax(values, axis=-1))
     rewards, terminateds, *steps = (ops.expand_dims(batch[each], -1) for each in columns)
     return quantiles, ops.stop_gradient(
         td_targets(ops, rewards, terminateds, next_quantiles, config.gamma, *steps)
@@ -90,6 +91,6 @@ def quantiles_and_targets(
 
 
 def _of_actions(ops: Ops, quantiles: Tensor, actions: Tensor) -> Tensor:
-    """The quantiles [B, quantiles] of one action each, of [B, actions, quantiles]."""
-    taken = ops.one_hot(ops.cast(actions, "int64"), ops.shape(quantiles)[1])
-    return ops.sum(quantiles * ops.expand_dims(taken, -1), axis=1)
+    """The quantiles [B, ..., quantiles] of one action each, of [B, ..., actions, quantiles]."""
+    taken = ops.one_hot(ops.cast(actions, "int64"), ops.shape(quantiles)[-2])
+    return ops.sum(quantiles * ops.expand_dims(taken, -1), axis=-2)

@@ -18,7 +18,9 @@ get_target_parameters = dqn.get_target_parameters
 
 
 class QRDQNTraining(OffPolicyTraining):
-    """`OffPolicyTraining` with the TD errors of QR-DQN."""
+    """`OffPolicyTraining` with the TD errors of QR-DQN, from rows or sequences."""
+
+    trains_sequences = True
 
     @staticmethod
     def td_errors(learner: LearnerProtocol, *args: Any) -> Tensor:

@@ -17,7 +17,9 @@ from plugrad_sac.twin_critics import CRITICS
 
 
 class TD3Training(OffPolicyTraining):
-    """`OffPolicyTraining` with the TD errors of TD3."""
+    """`OffPolicyTraining` with the TD errors of TD3, from rows or sequences."""
+
+    trains_sequences = True
 
     @staticmethod
     def td_errors(learner: LearnerProtocol, *args: Any) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad import Columns, LearnerProtocol
+from plugrad.batch import next_columns, of_next, with_state
 from plugrad.distributions import squashed_gaussian_class
 from plugrad.losses import mean_over_rows
 from plugrad.schedules import ConfigView
@@ -47,7 +48,7 @@ def td3_loss(
     critic_loss = twin_critic_loss(learner, module_id, batch, fwd_out[QF_PREDS], errors)
     actions = _deterministic_actions(learner, module_id, fwd_out)
     chosen = {Columns.OBS: batch[Columns.OBS], POLICY_ACTIONS: actions}
-    first_critic = module.forward_train(chosen)[QF_PREDS][0]
+    first_critic = module.forward_train(with_state(batch, chosen))[QF_PREDS][0]
     policy_loss = -mean_over_rows(ops, first_critic, batch)
     learner.register_metric(module_id, "policy_loss", policy_loss)
     return critic_loss + policy_loss
@@ -79,15 +80,16 @@ def td3_td_errors(
     Raises:
         BatchError: a column does not have one number per row, and would broadcast.
     """
-    ops, target, new_obs = learner.ops, learner.targets[module_id], batch[Columns.NEXT_OBS]
+    ops, target = learner.ops, learner.targets[module_id]
     space: Any = learner.module[module_id].action_space
     bounds = squashed_gaussian_class(space, ops)
-    deterministic = _deterministic_actions(learner, module_id, target.forward({Columns.OBS: new_obs}))
+    later = _deterministic_actions(learner, module_id, target.forward(next_columns(ops, batch)))
+    deterministic = of_next(batch, later, inner=len(space.shape))
     limit = config.target_noise_clip
     noise = ops.clip(config.target_policy_noise * batch[TARGET_NOISE], -limit, limit)
     smoothed = ops.clip(bounds.scale_actions(deterministic) + noise, -1.0, 1.0)
-    chosen = {Columns.OBS: new_obs, POLICY_ACTIONS: bounds.unscale_actions(smoothed)}
-    values = ops.min(target.forward(chosen)[QF_PREDS], axis=0)
+    chosen = next_columns(ops, batch, **{POLICY_ACTIONS: bounds.unscale_actions(smoothed)})
+    values = ops.min(of_next(batch, target.forward(chosen)[QF_PREDS]), axis=0)
     return twin_td_errors(ops, module_id, config, batch, fwd_out[QF_PREDS], values)
 
 

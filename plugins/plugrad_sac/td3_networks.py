@@ -23,6 +23,7 @@ class DeterministicNetwork(BoxPolicyAndCritics):
     """
 
     algorithm = "TD3"
+    can_remember = True
 
     def __init__(self, spec: RLModuleSpec, *, exploration_noise: float) -> None:
         super().__init__(spec, outputs_per_dimension=1)

@@ -7,6 +7,7 @@ Quantile Critics", arXiv:2005.04269.
 from collections.abc import Mapping
 
 from plugrad import Columns, LearnerProtocol
+from plugrad.batch import next_columns, of_next
 from plugrad.losses import check_one_per_row, mean_over_rows, quantile_huber_loss, td_targets
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
@@ -79,16 +80,18 @@ def truncated_targets(
     Raises:
         BatchError: a column does not have one number per row, and would broadcast.
     """
-    ops, module, new_obs = learner.ops, learner.module[module_id], batch[Columns.NEXT_OBS]
-    inputs = module.forward_train({Columns.OBS: new_obs})[Columns.ACTION_DIST_INPUTS]
+    ops, module = learner.ops, learner.module[module_id]
+    inputs = module.forward_train(next_columns(ops, batch))[Columns.ACTION_DIST_INPUTS]
+    inputs = of_next(batch, inputs, inner=1)
     policy = module.get_train_action_dist_cls().from_logits(ops.stop_gradient(inputs))
     actions, logp = policy.rsample_with_logp(batch[NEXT_NOISE])
     n_step = (Columns.N_STEP,) if Columns.N_STEP in batch else ()
     columns = (Columns.REWARDS, Columns.TERMINATEDS, *n_step)
     check_one_per_row(ops, module_id, batch, *columns, like=logp)
-    later = learner.targets[module_id].forward({Columns.OBS: new_obs, POLICY_ACTIONS: actions})[QUANTILES]
-    mixed = ops.reshape(ops.permute_dims(later, (1, 0, 2)), (-1, 2 * config.num_quantiles))
+    chosen = next_columns(ops, batch, **{POLICY_ACTIONS: actions})
+    later = of_next(batch, learner.targets[module_id].forward(chosen)[QUANTILES], inner=1)
+    mixed = ops.concat([later[0], later[1]], -1)
     kept = 2 * (config.num_quantiles - config.top_quantiles_to_drop_per_critic)
-    soft = ops.sort(mixed)[:, :kept] - ops.exp(fwd_out[LOG_ALPHA]) * ops.expand_dims(logp, -1)
+    soft = ops.sort(mixed)[..., :kept] - ops.exp(fwd_out[LOG_ALPHA]) * ops.expand_dims(logp, -1)
     rewards, terminateds, *steps = (ops.expand_dims(batch[each], -1) for each in columns)
     return ops.stop_gradient(td_targets(ops, rewards, terminateds, soft, config.gamma, *steps))

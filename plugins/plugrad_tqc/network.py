@@ -24,7 +24,6 @@ class QuantileCriticsNetwork(SquashedGaussianNetwork):
     """
 
     algorithm = "TQC"
-    can_remember = False
     has_gsde = False
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, num_quantiles: int) -> None:
@@ -37,5 +36,6 @@ class QuantileCriticsNetwork(SquashedGaussianNetwork):
         columns = super().forward(ops, weights, batch, value=value)
         if QF_PREDS in columns:
             columns[QUANTILES] = columns[QF_PREDS]
-            columns[QF_PREDS] = ops.expand_dims(ops.mean(columns[QUANTILES], axis=(0, 2)), 0)
+            means = ops.mean(columns[QUANTILES], axis=-1)
+            columns[QF_PREDS] = ops.mean(means, axis=0, keepdims=True)
         return columns

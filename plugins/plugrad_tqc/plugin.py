@@ -19,7 +19,9 @@ get_target_parameters = sac.get_target_parameters
 
 
 class TQCTraining(OffPolicyTraining):
-    """`OffPolicyTraining` with the TD errors of TQC."""
+    """`OffPolicyTraining` with the TD errors of TQC, from rows or sequences."""
+
+    trains_sequences = True
 
     @staticmethod
     def td_errors(learner: LearnerProtocol, module_id: ModuleID, *args: Any) -> Tensor:

@@ -51,7 +51,7 @@ MODES = {"jax": "auto"}
 def is_supported(name: str, cell: Cell) -> bool:
     """Whether an algorithm trains in a cell."""
     is_masked_box = cell.variant == "mask" and cell.action in BOXES
-    is_recurrent = cell.variant == "LSTM" and name not in ("PPO", "BC", "SAC")
+    is_recurrent = cell.variant == "LSTM" and name in ("CQL", "IQL")
     return cell.action in ALGORITHMS[name][2] and not is_masked_box and not is_recurrent
 
 

@@ -16,7 +16,7 @@ from plugrad.networks.layers import ACTIVATIONS
 
 PAGE = Path(__file__).parents[2] / "docs/networks.md"
 ALGORITHMS = sorted(record.name for record in list_plugins() if record.kind == "algorithm")
-WITHOUT_MEMORY = ("cql", "dqn", "iql", "pqn", "qrdqn", "rnd", "td3", "tqc")
+WITHOUT_MEMORY = ("cql", "iql", "pqn", "rnd")
 BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 

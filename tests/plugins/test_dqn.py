@@ -313,8 +313,6 @@ def test_a_replay_buffer_that_cannot_be_is_refused_when_it_is_typed(settings, sa
 def test_what_dqn_cannot_do_is_said():
     with pytest.raises(ConfigError, match="DQN needs a Discrete action space, found Box"):
         DQNConfig().environment("Pendulum-v1").build_learner()
-    with pytest.raises(ConfigError, match="DQN has no recurrent networks"):
-        config("numpy").rl_module(model_config={"use_lstm": True}).build_learner()
     with pytest.raises(
         ConfigError, match="minibatch_size=64 is above train_batch_size=32, which counts the rows of all"
     ):

@@ -8,15 +8,15 @@ import gymnasium as gym
 import needs
 import numpy as np
 import pytest
-from actor_critics import MASK, RECURRENT, dense, q_values, recurrent, sequences
+from actor_critics import MASK, RECURRENT, dense, q_values, recurrent, remembered, sequences
 from learning import OBSERVATIONS, digest, largest_difference, quick_mode
 from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns, load_policy
 from plugrad.algorithm import Algorithm
 from plugrad.errors import BatchError, ConfigError
-from plugrad_sac import SACConfig, TD3Config
-from plugrad_tqc import TQCConfig
+from plugrad_offline import CQLConfig, IQLConfig
+from plugrad_sac import SACConfig
 
 P = DEFAULT_MODULE_ID
 each_kind = pytest.mark.parametrize("kind", ["sac", "sac discrete"])
@@ -33,19 +33,6 @@ def spread(learner: Any) -> None:
 
 
 # --- equal numbers ---
-
-
-def remembered(weights: Any, name: str, x: Any, h: Any, c: Any) -> Any:
-    """The outputs [T, cells] of an LSTM, step by step."""
-    found = []
-    for each in x:
-        gates = each @ weights[f"{name}.input_weight"] + h @ weights[f"{name}.recurrent_weight"]
-        i, f, o, candidate = np.split(gates + weights[f"{name}.bias"], 4)
-        i, f, o = (1.0 / (1.0 + np.exp(-gate)) for gate in (i, f, o))
-        c = f * c + i * np.tanh(candidate)
-        h = o * np.tanh(c)
-        found.append(h)
-    return np.array(found)
 
 
 def test_the_loss_is_the_masked_mean_of_one_that_is_computed_step_by_step(backend: str) -> None:
@@ -236,7 +223,7 @@ def test_what_sequences_lack_is_said_and_changes_nothing(backend: str) -> None:
 
 def test_what_has_no_memory_is_said() -> None:
     box = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
-    for other in (TD3Config, TQCConfig):
+    for other in (CQLConfig, IQLConfig):
         made = other().framework("numpy").environment(observation_space=OBSERVATIONS, action_space=box)
         with pytest.raises(ConfigError, match="has no recurrent networks: leave use_lstm out"):
             made.rl_module(model_config=RECURRENT).build_learner()
