@@ -157,7 +157,8 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
         -1,
         "-1, or a whole number above 0",
         lambda value: value == -1 or is_count(value),
-        "for how many steps the noise of gsde is the same function of the state. -1: until the weights change",
+        "for how many steps the noise of gsde is the same function of the state. -1: until the weights change or an "
+        "episode begins",
     ),
     "log_std_init": ModelSetting(
         0.0,

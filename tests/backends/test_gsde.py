@@ -147,6 +147,49 @@ def test_the_noise_of_an_observation_is_held_until_it_is_drawn_again(backend: st
     assert act(learner) != act(learner)
 
 
+def test_the_noise_of_a_policy_that_acts_changes_with_its_episodes_and_is_its_own() -> None:
+    learner = config("numpy").build_learner()
+    policy, seen, rng = learner.get_policy(), np.repeat(OBS, 2, 0), np.random.default_rng(1)
+    before = learner.compute_actions(seen, rng=rng)[Columns.ACTIONS]
+    first, again, one_begins, then = (
+        policy.predict(seen, deterministic=False, episode_start=begins)[0]
+        for begins in ([True, True], None, [True, False], [False, False])
+    )
+    np.testing.assert_array_equal(again, first)
+    np.testing.assert_array_equal(one_begins[1], first[1])
+    assert (one_begins[0] != first[0]).all()
+    np.testing.assert_array_equal(then, one_begins)
+    alone = policy.predict(OBS[0], deterministic=False)[0]
+    assert (policy.predict(OBS[0], deterministic=False, episode_start=[True])[0] != alone).any()
+    np.testing.assert_array_equal(learner.compute_actions(seen, rng=rng)[Columns.ACTIONS], before)
+
+
+class Still(gym.Env):
+    """All observations are alike, and an episode has three steps."""
+
+    observation_space, action_space = OBSERVATIONS, SPACE
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.ones(3, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.ones(3, np.float32), 0.0, self.steps == 3, False, {}
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_recorded_episodes_have_noise_of_their_own_each(num_envs: int) -> None:
+    chosen = config("numpy").environment(Still).env_runners(num_envs_per_env_runner=num_envs)
+    algorithm = chosen.build_algo()
+    episodes = algorithm.record(4, explore=True).episodes
+    algorithm.stop()
+    actions = [np.asarray(each.actions) for each in episodes]
+    assert all((each == each[0]).all() for each in actions)
+    assert len({each[0].tobytes() for each in actions}) == len(episodes) >= 4
+
+
 class Walk(gym.Env):
     """The reward is that of staying at 0; episodes of 7 steps, so that they end within and between rollouts."""
 
@@ -210,8 +253,7 @@ def test_sacs_actions_and_their_density_are_the_papers_squashed(backend: str) ->
     mean = hidden @ weights["pi.out.weight"] + weights["pi.out.bias"]
     std = np.exp(weights["pi.log_std"])
     acted = learner.compute_actions(obs, rng=np.random.default_rng(1))
-    seed = np.random.default_rng(1).integers(2**63)  # of the noise that is held
-    drawn = np.random.default_rng(int(seed)).standard_normal((len(obs), D, std.shape[1]), np.float32)
+    drawn = np.random.default_rng(1).standard_normal((len(obs), D, std.shape[1]), np.float32)
     u = mean + (hidden[:, None] * std * drawn).sum(-1)
     np.testing.assert_allclose(acted[Columns.ACTIONS], 2.0 * np.tanh(u), rtol=1e-3, atol=1e-4)
     variance = np.square(hidden) @ np.square(std).T + 1e-6
@@ -258,6 +300,7 @@ def test_sacs_update_is_that_of_finite_differences(backend: str) -> None:
 
 @needs.backends("torch")
 def test_two_learners_of_sac_are_one() -> None:
+    """In threads; tests/group has remote ones on every backend."""
     made = config("torch", SACConfig).training(minibatch_size=4, train_batch_size=6)
     one, *two = (made.build_learner() for _ in range(3))
 

@@ -21,15 +21,19 @@ SETTINGS = {"num_epochs": 2, "shuffle_batch_per_epoch": True, "minibatch_size": 
 WRITTEN_OUT = {"written out": 1, "accumulated": 2}
 """Parts of a minibatch of the algorithm that tests write out by hand."""
 
-RECURRENT = "sac with a memory"
+RECURRENT = {"sac with a memory": "sac", "dqn with a memory": "dqn"}
+GSDE = "sac with noise of the state"
 
 
 def config_of(kind: str, backend: str, mode: str) -> Any:
     """With minibatches that two learners cannot share evenly."""
     if kind in WRITTEN_OUT:
         return delayed_config(backend, compile=mode, policy_delay=3, accumulate=WRITTEN_OUT[kind], **SETTINGS)
-    if kind == RECURRENT:
-        return recurrent("sac", backend, compile=mode, **SETTINGS)
+    if kind in RECURRENT:
+        return recurrent(RECURRENT[kind], backend, compile=mode, **SETTINGS)
+    if kind == GSDE:
+        noisy = {"fcnet_hiddens": [4], "action_distribution": "gsde", "log_std_init": -1.0}
+        return config_of("sac", backend, mode).rl_module(model_config=noisy)
     make = tiny_offline if kind in OFFLINE else tiny
     return make(kind, backend, compile=mode, **SETTINGS, train_batch_size=20, target_network_update_freq=2)
 
@@ -38,14 +42,14 @@ def batch_of(kind: str, seed: int) -> dict[str, np.ndarray]:
     if kind in WRITTEN_OUT:
         mask = {Columns.LOSS_MASK: np.arange(20) % 4 > 0} if seed % 3 == 2 else {}
         return {**delayed_batch(20, seed=seed), **mask}
-    if kind == RECURRENT:
-        return sequences("sac", seed, copies=3)
-    return transitions("sac" if kind in OFFLINE else kind, 20, seed=seed)
+    if kind in RECURRENT:
+        return sequences(RECURRENT[kind], seed, copies=3)
+    return transitions("sac" if kind in (*OFFLINE, GSDE) else kind, 20, seed=seed)
 
 
-@pytest.mark.cross_product(part=10)
+@pytest.mark.cross_product(part=12)
 @pytest.mark.parametrize("mode", ["auto", pytest.param("complete_update", marks=pytest.mark.long)])
-@pytest.mark.parametrize("kind", [*WRITTEN_OUT, RECURRENT, "sac", "sac discrete", "td3", "iql", "cql"])
+@pytest.mark.parametrize("kind", [*WRITTEN_OUT, *RECURRENT, GSDE, "sac", "sac discrete", "td3", "iql", "cql"])
 def test_two_learners_are_one_after_50_updates(backend: str, kind: str, mode: str) -> None:
     """250 gradient steps; each minibatch in a new order, its noise too."""
     config = config_of(kind, backend, mode)

@@ -905,6 +905,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
                 self._check_is_built()
             return self._actor.choose_actions(*args, **kwargs)
 
+    def _begin_noise(self, module_id: ModuleID, rows: Array | None) -> None:
+        """Where episodes or rollouts begin; see `HeldNoise.begin`."""
+        self._actor.held_noise.begin(module_id, rows)
+
     def _compute_tensors(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         """The part of `compute_actions` that an env runner of tensors needs; see `Actor.compute_tensors`."""
         with self._lock:

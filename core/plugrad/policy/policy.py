@@ -60,6 +60,7 @@ class Policy:
             empty for others.
         content: gives what `save` writes.
         record: adds the module to an ONNX graph.
+        begin: is told the rows in which episodes begin, bool [N]; None: nobody.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Policy:
         initial_state: Callable[[], State],
         content: Callable[[], PolicyFile],
         record: RecordFunction,
+        begin: Callable[[Array], None] | None = None,
     ) -> None:
         self._act = act
         self._encoder = encoder
@@ -80,6 +82,7 @@ class Policy:
         self._initial_state = initial_state
         self._content = content
         self._record = record
+        self._begin = begin
 
     def __repr__(self) -> str:
         state = f", state={sorted(initial)}" if (initial := self._initial_state()) else ""
@@ -110,7 +113,8 @@ class Policy:
                 whose arrays have a leading dimension N in a batch.
             state: of a stateful policy, the state that the call before returned, `{name: [N, ...]}`, with N = 1 for one
                 observation. None: episodes begin.
-            episode_start: bool [N]: the rows in which an episode begins; they get the initial state. None: no row.
+            episode_start: bool [N]: the rows in which an episode begins; they get the initial state, and new noise if
+                it is held (gSDE). None: no row.
             deterministic: take the most probable action; else draw one, as in training.
             action_masks: the actions that are allowed, bool [choices], or [N, choices] for a batch, as
                 `plugrad.action_masks` says. None: those of the observation's key `action_mask`; without it, all.
@@ -188,7 +192,7 @@ class Policy:
         return str(path)
 
     def _reset_rows(self, state: State | None, episode_start: Any, number: int) -> State | None:
-        """The state, with the initial one in the rows of `episode_start`."""
+        """The state, with the initial one in the rows of `episode_start`, which are told to who holds noise."""
         starts = np.atleast_1d(np.asarray(episode_start))
         if starts.shape != (number,) or starts.dtype.kind not in "bi":
             found = f"{starts.dtype}{list(starts.shape)}"
@@ -198,6 +202,8 @@ class Policy:
                 expected=f"bool[{number}]",
                 found=found,
             )
+        if self._begin is not None:
+            self._begin(starts.astype(bool))
         if state is None:
             return None
         return {name: self._reset_array(name, np.asarray(value), starts) for name, value in state.items()}

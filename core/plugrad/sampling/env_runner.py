@@ -54,6 +54,7 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         normalizer: statistics to use in place of new ones, such as a frozen copy of another runner's.
         module_id: the module that acts; the episodes carry it.
         make_envs: makes the environments of the settings.
+        begin: is told the environments in which episodes begin, bool `[N]`, and None where a rollout begins.
 
     Raises:
         ConfigError: the environment cannot be made (`plugrad.sampling.vectorization.make_vector_envs`).
@@ -72,8 +73,9 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         normalizer: ObservationNormalizer | None = None,
         module_id: ModuleID = DEFAULT_MODULE_ID,
         make_envs: Callable[[Config], VectorEnvs] = make_vector_envs,
+        begin: Callable[[Array | None], None] | None = None,
     ) -> None:
-        self.config = config
+        self.config, self._begin = config, begin
         config = self.config
         self._make_envs = make_envs
         self._envs = envs = make_envs(config)
@@ -87,7 +89,11 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         encoder = ObservationEncoder(rows, rows, normalizer)
         seen = SeenObservations(encoder, name=envs.name, space=envs.observation_space)
         policy = ActingPolicy(
-            act, initial_state or {}, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step
+            act,
+            initial_state or {},
+            envs.num_envs,
+            next_step_autoreset=not envs.resets_in_same_step,
+            begin=begin,
         )
         rewards = LearnerRewards.of(config, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step)
         next_step = not envs.resets_in_same_step
@@ -160,6 +166,8 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
 
     def _sample(self, num_steps: int, random_actions: bool) -> list[SingleAgentEpisode]:
         rollout = self._rollout
+        if self._begin is not None:
+            self._begin(None)
         observations = self._reset_envs() if rollout.observations is None else rollout.observations
         fragment = RolloutFragment(observations, num_steps)
         policy = self._random_policy() if random_actions else rollout.policy

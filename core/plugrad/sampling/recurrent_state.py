@@ -36,6 +36,7 @@ class ActingPolicy:
         num_envs: `N`.
         next_step_autoreset: the step after an episode's end only resets the environment
             (`gymnasium.vector.AutoresetMode.NEXT_STEP`).
+        begin: is told the environments in which episodes begin, bool `[N]`; None: nobody.
     """
 
     def __init__(
@@ -45,8 +46,9 @@ class ActingPolicy:
         num_envs: int,
         *,
         next_step_autoreset: bool,
+        begin: Callable[[Array], None] | None = None,
     ) -> None:
-        self._act = act
+        self._act, self._begin = act, begin
         self._get_initial = initial_state if callable(initial_state) else lambda: initial_state
         self._initial = dict(self._get_initial())
         self._state_columns = state_columns(Columns.STATE_IN, self._initial).keys()
@@ -62,6 +64,8 @@ class ActingPolicy:
             for name, value in self._initial.items()
         }
         self._ended = np.zeros(self._num_envs, bool)
+        if self._begin is not None:
+            self._begin(~self._ended)
 
     def reset_one(self, env: int) -> None:
         """Set the initial state in one environment."""
@@ -114,8 +118,11 @@ class ActingPolicy:
         Args:
             ended: bool `[N]`.
         """
-        for env in np.flatnonzero(ended | self._ended).tolist() if self._initial else ():
+        begun = ended | self._ended
+        for env in np.flatnonzero(begun).tolist() if self._initial else ():
             self.reset_one(env)
+        if self._begin is not None and begun.any():
+            self._begin(begun)
         self._ended = ended & self._next_step_autoreset
 
     def get_state(self) -> dict[str, Array]:

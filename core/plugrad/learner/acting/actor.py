@@ -42,7 +42,7 @@ class Actor:
         self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
         self._initial_states: dict[Any, State] = {}
         self._distributions: dict[tuple[Any, bool], type[Distribution]] = {}
-        self._held = HeldNoise(learner, {})
+        self.held_noise = HeldNoise({}, {})
 
     def compute_actions(
         self,
@@ -74,7 +74,12 @@ class Actor:
         if Columns.ACTIONS not in outputs:
             inputs = self._distribution_inputs(module_id, outputs, explore)
             distribution = self._distribution(module_id, inputs, explore)
-            actions = self._held.sample(module_id, distribution, rng) if explore else distribution.mode()
+            version = self._learner.weights_version
+            actions = (
+                self.held_noise.sample(module_id, distribution, rng, version)
+                if explore
+                else distribution.mode()
+            )
             acted = {
                 Columns.ACTIONS: actions,
                 Columns.ACTION_LOGP: distribution.logp(actions),
@@ -141,7 +146,7 @@ class Actor:
         if explore:
             ahead = rng if isinstance(rng, NoiseAhead) else NoiseAhead(rng)
             noise = ahead.take(
-                lambda: self._held.noise(module_id, distribution, ahead.rng),
+                lambda: self.held_noise.noise(module_id, distribution, ahead.rng, learner.weights_version),
                 lambda drawn: learner._convert_batch_type({"noise": drawn})["noise"],
             )
             actions = distribution.sample_by(noise)
@@ -164,6 +169,7 @@ class Actor:
         rng: np.random.Generator,
         state: State | None,
         action_mask: Array | None = None,
+        held_noise: HeldNoise | None = None,
     ) -> tuple[Array, State | None]:
         """Only ACTIONS and STATE_OUT of `compute_actions`, computed faster; STATE_OUT is None without a state."""
         outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask, values=False)
@@ -171,7 +177,10 @@ class Actor:
             return outputs[Columns.ACTIONS], after
         inputs = self._distribution_inputs(module_id, outputs, explore)
         distribution = self._distribution(module_id, inputs, explore)
-        return self._held.sample(module_id, distribution, rng) if explore else distribution.mode(), after
+        if not explore:
+            return distribution.mode(), after
+        held, version = self.held_noise if held_noise is None else held_noise, self._learner.weights_version
+        return held.sample(module_id, distribution, rng, version), after
 
     def _outputs(
         self,

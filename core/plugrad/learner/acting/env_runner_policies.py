@@ -148,6 +148,7 @@ class ModulePolicies:
             normalizer=given.get(module_id),
             module_id=module_id,
             make_envs=partial(make_vector_envs, tensors=self._tensors(module_id)),
+            begin=partial(self._begin, module_id),
         )
 
     def make_tensor_env_runner(self, config: Any, *, seed: int | None = None) -> TensorEnvRunner:
@@ -254,6 +255,9 @@ class ModulePolicies:
             as_tensors=False,
             **mask,
         )
+
+    def _begin(self, module_id: ModuleID, rows: Array | None) -> None:
+        self._present()._begin_noise(module_id, rows)
 
     def _initial_state(self, module_id: ModuleID) -> Mapping[str, Array]:
         return initial_state(self._present().module[module_id])

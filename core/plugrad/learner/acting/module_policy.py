@@ -1,6 +1,7 @@
 """The policy of a module: from an observation of the environment to an action for `env.step`."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +11,7 @@ from plugrad.columns import Columns
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import ConfigError
 from plugrad.learner.acting.acting_network import ActingState
+from plugrad.learner.acting.held_noise import HeldNoise
 from plugrad.learner.acting.onnx import record_actions
 from plugrad.learner.acting.policy_content import policy_content
 from plugrad.learner.update.connectors import initial_state
@@ -73,21 +75,23 @@ def make_policy(
     encoder = ObservationEncoder(space, rows, normalizer, unread=unread)
     if unread and module.network is None:
         _check_unread(learner, module_id, encoder)
-    # Its own stream: predicting changes nothing that training draws.
-    rng, acting = stream(learner.seed, module_id, "predict"), ActingState(learner, module_id)
+    # Its own stream and noise: predicting changes nothing that training draws.
+    rng, noise = stream(learner.seed, module_id, "predict"), HeldNoise({}, {})
+    acting = ActingState(learner, module_id)
 
     def act(
         rows: Array, *, explore: bool, state: State | None, action_mask: Any = None
     ) -> tuple[Array, State | None]:
         if state is not None:
             state = acting.with_the_rest(state, present().module[module_id], len(rows))
-        actions, after = present()._choose_actions(rows, module_id, explore, rng, state, action_mask)
+        actions, after = present()._choose_actions(rows, module_id, explore, rng, state, action_mask, noise)
         return actions, None if after is None else acting.of(after)
 
     return Policy(
         act=act,
         encoder=encoder,
         action_space=module.action_space,
+        begin=partial(noise.begin, module_id),
         initial_state=lambda: acting.of(initial_state(present().module[module_id])),
         content=lambda: policy_content(present(), module_id, encoder),
         record=lambda graph, batch: record_actions(present(), module_id, graph, batch),
