@@ -106,10 +106,10 @@ def test_what_is_no_data_set_is_refused(tmp_path):
     rng = np.random.default_rng(0)
     with pytest.raises(ConfigError, match="plugrad record RUN"):
         load_episodes(None)
-    with pytest.raises(CheckpointError, match="No such file"):
+    with pytest.raises(CheckpointError, match="does not exist"):
         load_episodes(str(tmp_path / "none"))
     with pytest.raises(
-        CheckpointError, match="has no recorded episodes in it: write some with plugrad record"
+        CheckpointError, match="has no recorded episodes in it: write recorded episodes with plugrad record"
     ):
         load_episodes(str(tmp_path))
     save_checkpoint(tmp_path / "other", {}, metadata={"kind": "learner"})

@@ -78,4 +78,6 @@ def export(
                 policy.export_onnx(out, action_mask=action_mask, guard=guard)
             else:
                 policy.save(out)
+    if form is None and out.suffix not in (".onnx", ".safetensors"):
+        click.echo("a policy file, for plugrad.load_policy; an ONNX model: --format onnx", err=True)
     click.echo(f"{out}")

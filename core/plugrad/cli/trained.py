@@ -20,7 +20,7 @@ from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner.modules.build import expect_weights
-from plugrad.learner.state.checkpoint import as_checkpoint_error, load_state
+from plugrad.learner.state.checkpoint import as_checkpoint_error, load_state, with_hyperparameters_of
 from plugrad.learner.state.untrusted import in_spaces_of, with_bounds_of_env
 from plugrad.sampling.named_envs import env_name
 from plugrad.sampling.vectorization import of_one_environment
@@ -130,7 +130,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
         config = config.changed(**choice.changes({name: getattr(config, name) for name in _ENVIRONMENT}))
         config = config if backend is None else config.framework(backend)
         with as_checkpoint_error(saved):
-            config = in_spaces_of(config, saved)
+            config = with_hyperparameters_of(in_spaces_of(config, saved), saved, "checkpoint")
         if (
             trust.env is not None or choice.allow_other_bounds
         ):  # the run's setting speaks of its own environment

@@ -30,7 +30,15 @@ def look_in_current_folder(text: str) -> str:
         return _name_in_file(text, Path(module), name)
     if colon:
         _search_current_folder(module.partition(".")[0])
+    elif text.isidentifier() and Path(f"{text}.py").is_file() and not _is_registered(text):
+        raise ConfigError(f"{text!r} is the file {text}.py; name the class in it: {text}:NAME")
     return text
+
+
+def _is_registered(name: str) -> bool:
+    from gymnasium import registry  # late: --help needs none
+
+    return name in registry
 
 
 def look_for_plugin(text: str) -> str:

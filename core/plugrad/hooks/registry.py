@@ -331,6 +331,17 @@ def _import(entry: EntryPoint, record: PluginRecord) -> Any:
         ) from error
 
 
+def _backend_of(name: str) -> str:
+    """The backend whose extra installs the framework of a name, such as that of "tensorflow"; else the name itself."""
+    for entry, owner in entries("backend"):
+        for each in owner.requires or ():
+            requirement, _, marker = each.partition(";")
+            framework = re.match(r"[\w.-]+", requirement)
+            if framework and framework[0] == name and re.search(rf"extra == ['\"]{entry.name}['\"]", marker):
+                return entry.name
+    return name
+
+
 def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
     for entry, owner in entries(kind):
         if entry.name == name:
@@ -338,8 +349,9 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
     known = sorted(
         {entry.name for entry, _ in entries(kind)} | {used for tier, used in _USED if tier == kind}
     )
+    meant = _backend_of(name) if kind == "backend" else name
     raise _NOT_FOUND[kind](
-        f"no {kind} {name!r}; installed: {', '.join(known) or 'none'}.{did_you_mean(name, known)}",
+        f"no {kind} {name!r}; installed: {', '.join(known) or 'none'}.{did_you_mean(meant, known)}",
         kind=kind,
         name=name,
         known=known,

@@ -88,11 +88,10 @@ def read_episodes(path: str | Path) -> EpisodeData:
         CheckpointError: it is no data set of episodes, or damaged.
         BatchError: its parts have different spaces, or a column does not fit lengths or spaces.
     """
-    parts = list_saves(path)
+    parts = list_saves(path) if Path(path).is_dir() else []
     if not parts:
-        raise CheckpointError(
-            f"{path} has no recorded episodes in it: write some with plugrad record RUN -o {path}"
-        )
+        what = "has no recorded episodes in it" if Path(path).exists() else "does not exist"
+        raise CheckpointError(f"{path} {what}: write recorded episodes with plugrad record RUN -o {path}")
     return reduce(lambda one, other: one.concat(other, where=str(path)), map(_read_part, parts))
 
 
