@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from jax import lax
 from plugrad import LearnerProtocol
 from plugrad.batch import minibatch
 from plugrad.hooks.backend_helpers import MOST_WIDTHS, EagerLoop, first_line
-from plugrad.hooks.backend_spec import Program, Step
+from plugrad.hooks.backend_spec import Program, Step, StepContext
 from plugrad.hooks.markers import hookimpl
 from plugrad.hooks.private_names import lacking
 from plugrad.ops import Variable
@@ -41,11 +41,32 @@ def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Var
 
     A program of each step for "forward_train"; for "none" eager steps, in which losses have values.
     """
+    context = StepContext(try_out=partial(for_shapes, variables))
+
+    def own_step(minibatch: ModuleBatches) -> dict[str, Any]:
+        return step(minibatch, context)
+
     if mode in ("auto", "complete_update"):
-        return WholeUpdate(learner, step, variables)
+        return WholeUpdate(learner, own_step, variables)
     if mode == "forward_train":
-        return CompiledSteps(learner, step, variables)
-    return EagerLoop(step, ops.take, "eager JAX, one step per minibatch")
+        return CompiledSteps(learner, own_step, variables)
+    return EagerLoop(own_step, ops.take, "eager JAX, one step per minibatch")
+
+
+def for_shapes(variables: Sequence[Any], part: Callable[[], Any]) -> None:
+    """`try_out` of a `StepContext`: JAX computes no values, and nothing of `part` becomes a part of a program.
+
+    Args:
+        variables: all that it may assign; they hold what they held.
+        part: computes losses.
+    """
+    before = [each.tracer for each in variables]
+    try:
+        jax.eval_shape(lambda: (part(), None)[1])
+    finally:
+        for variable, tracer in zip(variables, before, strict=True):
+            if variable.tracer is not tracer:
+                variable.tracer = tracer
 
 
 class Compiled(Program):

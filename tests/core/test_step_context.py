@@ -63,8 +63,10 @@ def test_a_backend_runs_the_parts_of_a_step_in_its_own_way_and_the_numbers_stay(
         ran.append(f"forward of {module_id}")
         return part(batch, **kwargs)
 
-    context = StepContext(run("differentiate"), run("finish"), forward)
+    context = StepContext(run("differentiate"), run("finish"), forward, run("try_out"))
     assert stepped(context) == stepped()
+    assert ran.count("try_out begins") == 1
+    assert ran.index("try_out ends") < ran.index("differentiate begins")
     assert ran[-2:] == ["finish begins", "finish ends"]
     begins, ends = ran.index("differentiate begins"), ran.index("differentiate ends")
     assert f"forward of {P}" in ran[begins:ends]

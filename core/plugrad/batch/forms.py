@@ -309,6 +309,10 @@ class Rows(Mapping[str, Tensor]):
         takes |= {name: partial(columns.__getitem__, name) for name in columns}
         return Rows(self._module_id, takes, lambda take: take())
 
+    def untaken(self) -> "Rows":
+        """The same rows, of which no column has been read."""
+        return Rows(self._module_id, self._columns, self._take)
+
     def __contains__(self, column: object) -> bool:
         is_state = column in STATE_COLUMNS
         return column in self._columns or (is_state and bool(state_names(self._columns, str(column))))

@@ -209,11 +209,13 @@ class StepContext:
         finish: `finish(part)` returns `part()`: all that comes after the exchange of gradients; the step's metrics.
         forward_train: `forward_train(module_id, part, batch, **kwargs)` returns `part(batch, **kwargs)`: what the
             `forward_train` of a module computes; None: the core calls it.
+        try_out: `try_out(part)` calls `part()`, in which losses are computed for the shapes of their tensors alone.
     """
 
     differentiate: Callable[[Callable[[], Any]], Any] = operator.call
     finish: Callable[[Callable[[], Any]], Any] = operator.call
     forward_train: Callable[..., dict[str, Tensor]] | None = None
+    try_out: Callable[[Callable[[], Any]], Any] = operator.call
 
 
 class Operation(NamedTuple):

@@ -33,9 +33,11 @@ _EXPANDING = frozenset({"expand", "BroadcastTo"})
 
 Answer = tuple[dict[ModuleID, Any], Any]
 Compute = Callable[["Learner", ModuleBatches], Answer]
+Run = Callable[[Callable[[], Answer]], Any]
 Recording = tuple["Learner", ModuleBatches, Sequence[Operation]]
 Watched = Callable[[ModuleBatches], AbstractContextManager[Recording]]
 """For a minibatch: the learner and the minibatch to compute with in the block, and the operations that are recorded."""
+Again = Callable[[ModuleBatches], tuple[Sequence[Operation], bool]]
 
 
 log = logging.getLogger("plugrad")
@@ -74,15 +76,19 @@ class ShapeCheck:
         with recorder as operations:
             answer = compute(self._learner, batch)
         self.is_done = True
-        self._look_at(operations, self._recorded, compute, batch)
+        again = partial(self._again, self._recorded, compute, operator.call)
+        self._look_at(operations, batch, lambda: batch, again)
         return answer
 
-    def try_out(self, compute: Compute, batch: ModuleBatches) -> None:
+    def try_out(
+        self, compute: Compute, make_batch: Callable[[], ModuleBatches], run: Run = operator.call
+    ) -> None:
         """Check the first losses if the backend records nothing: compute them once more with wrapped tensors.
 
         Args:
             compute: as in `check`, outside the backend's autograd.
-            batch: the minibatch.
+            make_batch: makes the minibatch, of which no column has been taken: what `run` takes may have no value.
+            run: `try_out` of a `StepContext`.
 
         Raises:
             LossError: as in `check`.
@@ -95,37 +101,49 @@ class ShapeCheck:
             "and learner.ops, and not between the framework's own functions",
             self._learner.config.backend,
         )
-        self._look_at(self._again(self._wrapped, compute, batch), self._wrapped, compute, batch)
+        batch = make_batch()
+        operations, is_whole = self._again(self._wrapped, compute, run, batch)
+        if not is_whole and run is not operator.call:  # a loss that reads values
+            batch, run = make_batch(), operator.call
+            operations, _ = self._again(self._wrapped, compute, run, batch)
+        self._look_at(operations, batch, make_batch, partial(self._again, self._wrapped, compute, run))
 
     def _look_at(
-        self, operations: Sequence[Operation], record: Watched, compute: Compute, batch: ModuleBatches
+        self,
+        operations: Sequence[Operation],
+        batch: ModuleBatches,
+        make_batch: Callable[[], ModuleBatches],
+        again: Again,
     ) -> None:
         sizes = set(_sizes(batch).values())
         # With a single row the check cannot work: a pair of rows has the shape of a row.
         if 1 in sizes or any(_first_wrong_broadcast(operations, size) for size in sizes):
-            self._recheck_with_other_size(operations, record, compute, batch)
+            self._recheck_with_other_size(operations, make_batch(), again)
 
     def _recheck_with_other_size(
-        self, before: Sequence[Operation], record: Watched, compute: Compute, batch: ModuleBatches
+        self, before: Sequence[Operation], batch: ModuleBatches, again: Again
     ) -> None:
         taken = {n for each in before for shape in (*each.inputs, *each.outputs) for n in shape}
         size = next((prime for prime in _PRIMES if prime not in taken), None)
         if size is None:
             return
-        operations = self._again(record, compute, _resized(self._learner, batch, size))
+        operations, _ = again(_resized(self._learner, batch, size))
         if fault := _first_wrong_broadcast(operations, size):
             raise _error(fault, size, list(batch), self._where(fault))
 
-    def _again(self, record: Watched, compute: Compute, batch: ModuleBatches) -> Sequence[Operation]:
-        """The operations of a computation without effect; after an error, those before it."""
+    def _again(
+        self, record: Watched, compute: Compute, run: Run, batch: ModuleBatches
+    ) -> tuple[Sequence[Operation], bool]:
+        """The operations of a computation without effect, and whether it ended; after an error, those before it."""
         with (
             self._metrics_kept(),
             buffers_unchanged(self._learner),
             record(batch) as (learner, rows, operations),
             suppress(Exception),
         ):
-            compute(learner, rows)
-        return operations
+            run(partial(compute, learner, rows))
+            return operations, True
+        return operations, False
 
     @contextmanager
     def _recorded(self, batch: ModuleBatches) -> Iterator[Recording]:

@@ -79,7 +79,8 @@ def make_step(
         with learner.metrics.step() as metrics, weights:
             rows = join_step_columns(minibatch)
             if not watch.is_done:
-                watch.try_out(_compute, _parts(rows, learner.config.accumulate)[0])
+                first_part = partial(_untaken_part, minibatch, learner.config.accumulate)
+                watch.try_out(_compute, first_part, context.try_out)
             _, losses, _ = (run or learner._update)(rows)
             if not reads:
                 reads.update(
@@ -467,6 +468,12 @@ def _parts(batch: ModuleBatches, number: int) -> list[dict[ModuleID, Rows]]:
         }
         for n in range(number)
     ]
+
+
+def _untaken_part(minibatch: ModuleBatches, number: int) -> dict[ModuleID, Rows]:
+    """The first of the parts, of which no column has been read."""
+    rows = {name: each.untaken() if isinstance(each, Rows) else each for name, each in minibatch.items()}
+    return _parts(join_step_columns(rows), number)[0]
 
 
 def _add(sums: dict[Any, Tensor], values: Mapping[Any, Tensor], number: int) -> None:
