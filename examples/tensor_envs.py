@@ -102,6 +102,8 @@ class TensorEnv(VectorEnv[Any, Any, Any]):
             self.bounds = self.bounds.to(device)
             self.generator = xp.Generator(device)
         self.random = import_module("jax.random") if backend == "jax" else None
+        # Each operation that JAX calls by itself takes longer than all of them in one program.
+        self.transition = import_module("jax").jit(self._transition) if backend == "jax" else self._transition
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin everywhere."""
@@ -117,14 +119,18 @@ class TensorEnv(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all; where an episode ends the next one begins."""
-        after, rewards, terminated = self.equations.step(self.state, actions)
-        self.ages = self.ages + 1.0
-        truncated = (self.ages >= self.equations.most_steps) & ~terminated
+        self.state, self.ages, *answers = self.transition(self.state, self.ages, actions, self._beginnings())
+        observations, rewards, terminated, truncated, final = answers
+        return observations, rewards, terminated, truncated, {"final_obs": final}
+
+    def _transition(self, state: Any, ages: Any, actions: Any, fresh: Any) -> Any:
+        """What follows a state, a fresh one where an episode ended, and the answers of `step`."""
+        after, rewards, terminated = self.equations.step(state, actions)
+        truncated = (ages + 1.0 >= self.equations.most_steps) & ~terminated
         ends = terminated | truncated
-        self.state = self.xp.where(ends[:, None], self._beginnings(), after)
-        self.ages = self.xp.where(ends, 0.0, self.ages)
-        infos = {"final_obs": self.equations.observe(after)}
-        return self.equations.observe(self.state), rewards, terminated, truncated, infos
+        goes_on = self.xp.where(ends[:, None], fresh, after)
+        seen, final = self.equations.observe(goes_on), self.equations.observe(after)
+        return goes_on, self.xp.where(ends, 0.0, ages + 1.0), seen, rewards, terminated, truncated, final
 
     def _beginnings(self) -> Any:
         shape = (self.num_envs, len(self.bounds))

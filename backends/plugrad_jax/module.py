@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from plugrad.ops import Ops
 from plugrad.rl_module import LoweredColumns, NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array, Tensor
 from plugrad_jax import ops
+from plugrad_jax.acting import Forward
 from plugrad_jax.devices import computing_on, mesh_of, ops_on
 from plugrad_jax.sharding import ShardedWeight
 from plugrad_jax.variables import TensorVariable, Weight
@@ -155,6 +157,29 @@ class JaxNetwork(NetworkModule, JaxRLModule, has_modes=False):
         weight_class = Weight if mesh_of(device) is None else ShardedWeight
         self._weights = {name: weight_class(array, device=device) for name, array in weights.items()}
         self.move_to(device)
+        self._act = Forward(partial(network.forward, self.ops, value=False))
+        self._explore = Forward(partial(network.forward, self.ops, value=True))
+
+    def forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """See `RLModule.forward_inference`: one program for many rows outside of updates."""
+        return self._outputs(self._act, super().forward_inference, batch)
+
+    def forward_exploration(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """See `RLModule.forward_exploration`: one program for many rows outside of updates."""
+        return self._outputs(self._explore, super().forward_exploration, batch)
+
+    def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """See `RLModule.compute_values`: one program for many rows outside of updates."""
+        return self.forward_exploration(batch)[Columns.VF_PREDS]
+
+    def _outputs(
+        self, program: Forward, one_by_one: Callable[..., Any], batch: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        if self._replaced or not program.is_worth_it(batch):
+            alone: dict[str, Tensor] = one_by_one(batch)
+            return alone
+        weights = {name: each.placed(each.snapshot()) for name, each in self._weights.items()}
+        return self.mask_outputs(program(weights, batch), batch)
 
     def named_state(self) -> dict[str, TensorVariable]:
         """Weights, in the network's order."""
