@@ -84,6 +84,7 @@ def test_an_update_is_that_of_finite_differences(kind: str, backend: str) -> Non
 
 
 @needs.backends("torch")
+@pytest.mark.cross_product(part=2)
 @each_kind
 def test_burn_in_counts_for_the_state_alone_and_padding_for_nothing(kind: str) -> None:
     def weights_after(column: str, sequence: int, step: int) -> Any:
@@ -101,6 +102,7 @@ def test_burn_in_counts_for_the_state_alone_and_padding_for_nothing(kind: str) -
 
 
 @needs.backends("torch")
+@pytest.mark.cross_product(part=2)
 @each_kind
 def test_two_learners_are_one(kind: str) -> None:
     """In threads; tests/group has remote ones."""
