@@ -25,7 +25,7 @@ SETTINGS = {
     "sac discrete": {"gamma": 0.9},
     "td3": {"gamma": 0.9, "target_policy_noise": 0.3, "target_noise_clip": 0.4, "policy_delay": 1},
 }
-each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind = pytest.mark.parametrize("kind", SETTINGS)
 
 
 def noise_of_next_update(learner, rows: int) -> dict[str, np.ndarray]:
