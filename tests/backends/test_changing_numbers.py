@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import weakref
 
 import pytest
 from learning import ppo_batch, ppo_config
@@ -14,8 +15,15 @@ AGAIN = "the update is compiled again: "
 IN_VAIN = "is compiled again and again"
 
 
+class One:
+    """An object of one step."""
+
+    def __init__(self):
+        self.number, self.others = 1.0, {1.0}
+
+
 class Scales:
-    """Multiplies each loss by an attribute, by a global and by a variable around a function."""
+    """Multiplies each loss by an attribute, by a global, by a variable around a function and by what it makes."""
 
     def __init__(self):
         self.coeff = 1.0
@@ -35,7 +43,9 @@ class Scales:
     def compute_losses(self, learner, batch):
         losses = yield
         self.traces += 1
-        by = self.coeff * factor * self.closure()
+        made = One()
+        self.made = weakref.ref(made.others)
+        by = self.coeff * factor * self.closure() * made.number
         return {module_id: by * each for module_id, each in losses.items()}
 
 
@@ -137,5 +147,6 @@ def test_what_the_garbage_collector_calls_within_a_step_is_no_part_of_it(backend
     finally:
         gc.set_threshold(*before)
         gc.callbacks.remove(count_collections)
+    assert plugin.made() is None, "what was made in a step is kept, and the step's tensors with it"
     assert collections > 2.0
     assert AGAIN not in caplog.text

@@ -164,6 +164,16 @@ def test_a_module_is_its_own_again_after_a_compiled_update(backend: str) -> None
     np.testing.assert_allclose(outputs["vf_preds"], values, rtol=1e-5, atol=1e-6)
 
 
+def test_numbers_with_a_gradient_are_read_one_by_one_and_together(backend: str) -> None:
+    learner = built(config(backend, "none"))
+    module = learner.module["default_policy"]
+    outputs = module.forward_train(learner._convert_batch_type({"obs": make_batch(8)["obs"]}))
+    means = {name: learner.ops.mean(each) for name, each in outputs.items()}
+    together = learner._convert_to_numpy(means)
+    for name, each in means.items():
+        assert together[name] == learner._convert_to_numpy(each)
+
+
 class BranchesOnTensor(Learner):
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]

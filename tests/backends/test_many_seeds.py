@@ -108,8 +108,18 @@ def test_off_policy_algorithms_too(batched, name):
     assert_equal(batch.algorithms[1], alone, results, [alone.train() for _ in range(2)][-1])
 
 
-def test_another_iteration_goes_on_from_the_last_and_one_may_train_alone(batched):
-    batch, alone = config(batched).build_seeds(2), config(batched).debugging(seed=4).build_algo()
+class Scaled(PPOLearner):
+    """Its losses are as large as a program has it."""
+
+    factor = 1.0
+
+    def compute_loss_for_module(self, **given):
+        return self.factor * super().compute_loss_for_module(**given)
+
+
+def test_another_iteration_goes_on_from_the_last_and_one_may_train_alone(batched, monkeypatch):
+    made = config(batched).learners(learner_class=Scaled)
+    batch, alone = made.build_seeds(2), made.debugging(seed=4).build_algo()
     batch.train()
     batch.algorithms[0].train()
     assert batch.algorithms[0]._learner.update_mode.endswith("this learner alone")
@@ -118,6 +128,11 @@ def test_another_iteration_goes_on_from_the_last_and_one_may_train_alone(batched
     assert_equal(batch.algorithms[1], alone, results[1], alone.train())
     assert [each.iteration for each in batch.algorithms] == [3, 2]
     assert [each.config.seed for each in batch.algorithms] == [3, 4]
+    monkeypatch.setattr(Scaled, "factor", 0.0)
+    for each in batch.algorithms:
+        each._learner.forget_programs()
+    losses = [each["learners/default_policy/total_loss"] for each in batch.train()]
+    assert losses == [0.0, 0.0], "the program of both was kept"
 
 
 def test_an_error_of_one_leaves_the_others_their_iteration(batched):

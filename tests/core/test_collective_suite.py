@@ -1,11 +1,15 @@
 """Our collective for one machine goes through the suite that every author's goes through."""
 
+from time import sleep
+
 import numpy as np
 import pytest
 
 from plugrad.collective import Collective
+from plugrad.testing import member_process
 from plugrad.testing.collective_suite import *  # noqa: F403
 from plugrad.testing.members import Members, answers
+from plugrad.types import Array
 
 
 @pytest.fixture(scope="session")
@@ -32,9 +36,12 @@ def test_each_epoch_of_the_suite_is_cleaned_up_once(collective_class: type[Colle
 
 def test_large_answers_that_a_process_gives_at_once_are_whole(members: Members) -> None:
     """Each is many times what a socket takes at once."""
+
+    def large(seat: member_process.Seat, number: int) -> Array:
+        sleep(0.1)  # until all are asked for
+        return np.full(300_000, number)
+
     (member,) = members.take(1)
-    epochs = [members.enter([member]) for _ in range(4)]
-    arrays = [np.full(300_000, float(n)) for n in range(4)]
-    asked = [epoch.begin_sum([array])[0] for epoch, array in zip(epochs, arrays, strict=True)]
-    for found, expected in zip(answers(asked, 5.0), arrays, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    asked = [member.ask(large, number) for number in range(8)]
+    for number, found in enumerate(answers(asked, 5.0)):
+        np.testing.assert_array_equal(found, np.full(300_000, number))

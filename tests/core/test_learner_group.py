@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -262,6 +263,19 @@ def test_closing_fails_what_waits():
     with pytest.raises(LearnerGroupDeadError):
         requests.run(list)
     assert requests.get_stats()["failed"] == 1
+
+
+def test_a_queue_that_was_closed_keeps_no_batch_in_memory():
+    requests, gate = queue("block")
+    requests.submit(gate.update(0))
+    assert gate.begun.wait(10)
+    waiting = gate.update(1)
+    alive = weakref.ref(waiting)
+    requests.submit(waiting)
+    del waiting
+    requests.close()
+    assert alive() is None
+    gate.open.set()
 
 
 @given(

@@ -1,5 +1,7 @@
 """Observation preprocessors, simple connectors, grouped agents and small functions of RLlib after `plugrad migrate`."""
 
+from types import SimpleNamespace
+
 import gymnasium as gym
 import needs
 import numpy as np
@@ -8,6 +10,7 @@ from test_migrate import rewritten
 from test_migrate_callbacks import algorithm_of, program_of
 
 from plugrad.errors import ConfigError
+from plugrad_rllib.agent_groups import GroupAgentsWrapper
 
 needs.extra("libcst")
 
@@ -219,6 +222,15 @@ config = (
 )
 """
 )
+
+
+def test_who_takes_an_agent_out_of_those_alive_leaves_those_that_there_can_be():
+    spaces = {agent: gym.spaces.Discrete(2) for agent in ("a", "b", "c")}
+    env = SimpleNamespace(possible_agents=[*spaces], observation_spaces=spaces, action_spaces=spaces)
+    grouped = GroupAgentsWrapper(env, {"team": ["a", "b"]})
+    assert grouped.agents == ["team", "c"]
+    grouped.agents.remove("c")
+    assert grouped.possible_agents == ["team", "c"]
 
 
 def test_agents_of_a_group_act_as_one(tmp_path, monkeypatch):
