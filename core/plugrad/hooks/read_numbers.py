@@ -223,7 +223,9 @@ class _Search:
         self.places: dict[Hashable, _Place] = {}
         self._is_in_no_library = is_in_no_library
         self._known = {id(each) for each in known}
-        self._names: dict[CodeType, Any] = {}
+        self._names: dict[CodeType, frozenset[str]] = {}
+        # By id: the hash of a function's code is made of all its constants.
+        self._libraries: dict[int, CodeType] = {}
         self._closures: dict[CodeType, set[str]] = {}
         self._seen: set[tuple[int, Names]] = set()
         self._with_numbers: set[int] = set()
@@ -232,14 +234,16 @@ class _Search:
     def follow(self, frame: FrameType, event: str, arg: Any) -> Any:
         """A function for `sys.settrace`, or for `sys.setprofile`."""
         code = frame.f_code
-        names = self._names.get(code, _ABSENT)
-        if names is _ABSENT:
-            is_authors = self._is_authors(code.co_filename, frame.f_globals.get("__name__"))
+        if id(code) in self._libraries:  # nearly always
+            return None
+        names = self._names.get(code)
+        if names is None:
+            if not self._is_authors(code.co_filename, frame.f_globals.get("__name__")):
+                self._libraries[id(code)] = code
+                return None
             texts = (each for each in code.co_consts if isinstance(each, str))
             found = (each for each in (*code.co_names, *texts) if not each.startswith("__"))
-            names = self._names[code] = frozenset(found) if is_authors else None
-        if names is None:
-            return None
+            names = self._names[code] = frozenset(found)
         if event == "return":  # now it has all its variables
             # Attributes of a stranger's object may raise anything; the step must not know.
             with contextlib.suppress(Exception):
