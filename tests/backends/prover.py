@@ -4,6 +4,7 @@
 and what pytest printed. The fork finds the packages in the folder before all others.
 """
 
+import gc
 import io
 import json
 import os
@@ -19,6 +20,8 @@ import plugrad_ppo  # noqa: F401
 
 
 def main() -> None:
+    gc.collect()
+    gc.freeze()  # else each fork visits what was imported, and copies it by that
     for line in sys.stdin:
         request = json.loads(line)
         with tempfile.TemporaryFile() as said:
