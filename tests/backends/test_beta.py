@@ -1,5 +1,6 @@
 """Beta distributions: numbers against formulas in float64, gradients, and PPO with them within the bounds."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from learning import quick_mode
 import plugrad
 from plugrad import numpy_ops
 from plugrad.distributions import Beta, beta_class
+from plugrad.distributions.beta import log_beta
 from plugrad.errors import ConfigError
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_config
 from plugrad_ppo import PPOConfig
@@ -55,6 +57,12 @@ def test_numbers_are_those_of_the_density(ops: Any) -> None:
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-4)
     peak = SPACE.low + GRID[p.argmax(-1)] * (SPACE.high - SPACE.low)
     np.testing.assert_allclose(np.asarray(one.mode()), peak, atol=1e-4)
+
+
+def test_the_beta_function_is_that_of_the_gamma_function() -> None:
+    a, b = np.meshgrid([1.0, 1.5, 7.0, 300.0], [1.0, 2.5, 40.0])
+    expected = np.vectorize(lambda x, y: math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y))(a, b)
+    np.testing.assert_allclose(log_beta(numpy_ops, a, b), expected, rtol=0, atol=1e-6)
 
 
 def test_gradients_are_finite_differences(ops: Any, gradients: Callable[..., Any]) -> None:

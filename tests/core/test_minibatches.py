@@ -130,6 +130,14 @@ def test_a_stream_that_is_not_needed_is_not_drawn_from(cut):
     assert own.bit_generator.state == stream(0, "p").bit_generator.state
 
 
+def test_a_stream_is_drawn_from_once_for_each_pass():
+    own, other = stream(0, "p"), stream(0, "p")
+    minibatch_indices({"p": SampleCount(8, 8)}, MinibatchSpec(4, num_epochs=3, shuffle=True), {"p": own})
+    for _ in range(3):
+        other.permutation(8)
+    assert own.bit_generator.state == other.bit_generator.state
+
+
 def test_a_minibatch_above_the_widest_module_is_refused():
     with pytest.raises(BatchError) as refused:
         cut_up({"a": 3, "b": 5}, MinibatchSpec(6))

@@ -42,6 +42,20 @@ def test_every_step_is_taken_in_the_state_that_the_one_before_left(mode):
             assert_remembers(chunk)
 
 
+def test_a_policy_may_give_its_states_in_the_same_array_again():
+    states = {"count": np.zeros(2, np.int64), "key": np.zeros(2)}
+
+    def counts_in_place(observations, state):
+        columns = counts_steps(observations, state)
+        for name, after in columns["state_out"].items():
+            states[name][...] = after
+        return {**columns, "state_out": states}
+
+    config = Sampling(num_envs_per_env_runner=2)
+    for chunk in EnvRunner(config=config, act=counts_in_place, initial_state=INITIAL, seed=0).sample(20):
+        assert_remembers(chunk)
+
+
 def test_a_reset_begins_anew():
     runner = make_runner()
     runner.sample(5)

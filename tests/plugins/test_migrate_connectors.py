@@ -11,6 +11,7 @@ from test_migrate_callbacks import algorithm_of, program_of
 
 from plugrad.errors import ConfigError
 from plugrad_rllib.agent_groups import GroupAgentsWrapper
+from plugrad_rllib.arrays import normc_initializer
 
 needs.extra("libcst")
 
@@ -340,12 +341,20 @@ def test_batches_of_structures_and_functions_of_numbers():
     assert np.isfinite(softmax([0.0, 1e4])).all()
     np.testing.assert_allclose(sigmoid(0.0), 0.5)
     assert one_hot([1, 0], depth=3).tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert one_hot([1, 0]).dtype == np.float32
     # kernel 4, stride 2 and "same" of 42x42: TensorFlow pads one pixel on each side
     assert same_padding([42, 42], 4, [2, 2]) == ((1, 1, 1, 1), (21, 21))
     assert same_padding((5, 6), (2, 3), 1) == ((1, 1, 0, 1), (5, 6))
     assert valid_padding([11, 12], 11, 1) == (1, 2)
     needs.extra("cv2")
     assert resize(np.zeros((400, 600, 3), np.uint8), 64, 96).shape == (64, 96, 3)
+
+
+def test_first_weights_of_rllibs_initializer_are_rows_of_one_length():
+    torch = needs.backend("torch")
+    weight = torch.empty(3, 5)
+    normc_initializer(0.5)(weight)
+    np.testing.assert_allclose(np.linalg.norm(weight.numpy(), axis=1), 0.5, rtol=1e-5)
 
 
 def test_games_are_wrapped_as_rllib_does():
