@@ -83,7 +83,7 @@ class TensorEnv(VectorEnv[Any, Any, Any]):
 
     Args:
         num_envs: copies.
-        backend: "torch" or "jax".
+        backend: "torch", "jax", or "numpy" for `vectorization_mode="vector_entry_point"`.
         name: of the equations.
         device: of torch's tensors; jax has its own.
     """
@@ -91,7 +91,7 @@ class TensorEnv(VectorEnv[Any, Any, Any]):
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
     def __init__(self, num_envs: int, backend: str, name: str, device: str = "cpu") -> None:
-        xp = self.xp = import_module("torch" if backend == "torch" else "jax.numpy")
+        xp = self.xp = import_module({"jax": "jax.numpy"}.get(backend, backend))
         self.equations, self.num_envs = EQUATIONS[name](xp), num_envs
         self.single_observation_space = self.equations.observations
         self.single_action_space = self.equations.actions
@@ -101,7 +101,7 @@ class TensorEnv(VectorEnv[Any, Any, Any]):
         if backend == "torch":
             self.bounds = self.bounds.to(device)
             self.generator = xp.Generator(device)
-        self.random = import_module("jax.random") if backend == "jax" else None
+        self.backend, self.random = backend, import_module("jax.random") if backend == "jax" else None
         # Each operation that JAX calls by itself takes longer than all of them in one program.
         self.transition = import_module("jax").jit(self._transition) if backend == "jax" else self._transition
 
@@ -109,9 +109,9 @@ class TensorEnv(VectorEnv[Any, Any, Any]):
         """Begin everywhere."""
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**31))
-        if self.random is None:
+        if self.backend == "torch":
             self.generator.manual_seed(number)
-        else:
+        elif self.random is not None:
             self.key = self.random.key(number)
         self.state = self._beginnings()
         self.ages = 0.0 * self.state[:, 0]
@@ -121,7 +121,10 @@ class TensorEnv(VectorEnv[Any, Any, Any]):
         """Step all; where an episode ends the next one begins."""
         self.state, self.ages, *answers = self.transition(self.state, self.ages, actions, self._beginnings())
         observations, rewards, terminated, truncated, final = answers
-        return observations, rewards, terminated, truncated, {"final_obs": final}
+        infos = {"final_obs": final}
+        if self.backend == "numpy":
+            infos["_final_obs"] = terminated | truncated
+        return observations, rewards, terminated, truncated, infos
 
     def _transition(self, state: Any, ages: Any, actions: Any, fresh: Any) -> Any:
         """What follows a state, a fresh one where an episode ended, and the answers of `step`."""
@@ -134,8 +137,10 @@ class TensorEnv(VectorEnv[Any, Any, Any]):
 
     def _beginnings(self) -> Any:
         shape = (self.num_envs, len(self.bounds))
-        if self.random is None:
+        if self.backend == "torch":
             numbers = self.xp.rand(shape, generator=self.generator, device=self.bounds.device)
+        elif self.random is None:
+            numbers = self.np_random.random(shape, np.float32)
         else:
             self.key, key = self.random.split(self.key)
             numbers = self.random.uniform(key, shape)

@@ -83,6 +83,7 @@ def backend_info() -> BackendInfo:
         device_aliases=devices.aliases(),
         device_groups=devices.groups(),
         host_devices=devices.in_host_memory(),
+        compile_function=jax.jit,
         module_class=JaxRLModule,
     )
 

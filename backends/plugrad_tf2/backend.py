@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -80,6 +81,7 @@ def backend_info() -> BackendInfo:
         contract_version=2,
         host_devices=in_host_memory,
         computing_on=devices.computing_on,
+        compile_function=partial(tf.function, autograph=False),
         module_class=Tf2RLModule,
     )
 

@@ -124,6 +124,9 @@ class BackendInfo:
         computing_on: gives for a name of `devices` a context manager, such as `tf.device`: in it, operations compute
             there that the core does by themselves, between programs. The learner's public methods run in it. None:
             operations compute where their tensors are.
+        compile_function: makes one program of a function of tensors, such as `jax.jit`, where the backend's operations
+            are slow to call one by one: the core compiles short functions so that it calls at every step of an
+            environment. None: they are called as they are.
         module_class: the class of modules that users derive theirs from, such as `TorchRLModule`. With it the parts of
             a plain model become a module of an algorithm with critics (`Config.model_class`); None: such a model is
             refused.
@@ -146,6 +149,7 @@ class BackendInfo:
     divide: Callable[..., None] | None = None
     host_devices: Collection[str] = ("cpu",)
     computing_on: Callable[[str], AbstractContextManager[None]] | None = None
+    compile_function: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
     module_class: Any = None
     conditions: Mapping[Capability, Condition] = field(init=False, compare=False, repr=False)
 

@@ -909,6 +909,11 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
         """Where episodes or rollouts begin; see `HeldNoise.begin`."""
         self._actor.held_noise.begin(module_id, rows)
 
+    def _as_program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of tensors, as one program where the backend's operations are slow to call one by one."""
+        compile_function = self.backend_info.compile_function
+        return function if compile_function is None else compile_function(function)
+
     def _compute_tensors(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         """The part of `compute_actions` that an env runner of tensors needs; see `Actor.compute_tensors`."""
         with self._lock:

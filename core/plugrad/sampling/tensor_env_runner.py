@@ -16,7 +16,7 @@ from plugrad.observations import model_space
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.episode_metrics import EpisodeMetrics
-from plugrad.sampling.tensor_envs import TensorEnvs, Tensors
+from plugrad.sampling.tensor_envs import Stepped, TensorEnvs, Tensors
 from plugrad.sampling.vectorization import check_fits_settings
 from plugrad.sampling.watched_episodes import EpisodeNotifier
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID, Tensor
@@ -68,6 +68,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         self.observation_space: Space[Any] = model_space(self._envs.observation_space)
         check_fits_settings(config, self._envs, self.observation_space)
         self._module_id = module_id
+        self._account = tensors.as_program(self._account_of)
         self._counted, self._means = EpisodeMetrics(0), dict[str, float]()
         self._samples: list[dict[str, Tensor]] = []
         self._running: dict[str, Tensor] | None = None
@@ -140,13 +141,19 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         self, policy: Policy, running: dict[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Act in all environments; returns what goes on, and the columns of this step."""
-        ops = self._tensors.ops
         acted = policy(running[Columns.OBS])
         stepped = self._envs.step(acted[Columns.ACTIONS])
+        goes_on, step = self._account(running, stepped)
+        return goes_on, {**acted, **step}
+
+    def _account_of(
+        self, running: dict[str, Tensor], stepped: Stepped
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What goes on after a step, and its columns without the policy's."""
+        ops = self._tensors.ops
         ended = ops.logical_or(stepped.terminated, stepped.truncated)
         returns, lengths = running[_RETURNS] + stepped.rewards, running[_LENGTHS] + 1.0
         step = {
-            **acted,
             Columns.OBS: running[Columns.OBS],
             Columns.NEXT_OBS: stepped.led_to,
             Columns.REWARDS: stepped.rewards,

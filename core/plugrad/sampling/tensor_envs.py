@@ -31,12 +31,14 @@ class Tensors(NamedTuple):
             is there; its name is for errors.
         to_numpy: its values.
         computing: gives a context in which operations compute on that device.
+        as_program: makes one program of a function of tensors, where single operations are slow.
     """
 
     ops: Ops
     make: Callable[[str, Any], Tensor]
     to_numpy: Callable[[Tensor], Array]
     computing: Callable[[], AbstractContextManager[None]]
+    as_program: Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Stepped(NamedTuple):
@@ -97,7 +99,8 @@ class TensorEnvs:
         self.observation_space: Space[Any] = env.single_observation_space
         self.action_space: Space[Any] = env.single_action_space
         self.resets_in_same_step = AutoresetMode(env.metadata["autoreset_mode"]) == AutoresetMode.SAME_STEP
-        self._to_env = self._action_converter()
+        self._to_env = tensors.as_program(self._action_converter())
+        self._copied = tensors.as_program(self._copies)
 
     def reset(self, entropy: tuple[int, ...]) -> Tensor:
         """Begin new episodes everywhere.
@@ -115,7 +118,7 @@ class TensorEnvs:
         observations, infos = self._env.reset(seed=None if seeds is None else seeds[0])
         if Columns.ACTION_MASK in infos:
             self._refuse('gives action masks, which vectorization_mode="tensors" does not read', "none")
-        return self._observations("observations", observations)
+        return self._tensors.ops.concat([self._observations("observations", observations)])
 
     def step(self, actions: Tensor) -> Stepped:
         """Step every environment.
@@ -142,12 +145,10 @@ class TensorEnvs:
                 )
             led_to = self._observations(FINAL_OBS, infos[FINAL_OBS])
         names = (Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS)
-        columns = (self._one_per_env(name, each) for name, each in zip(names, others, strict=True))
-        rewards, terminated, truncated = columns
-        cast = self._tensors.ops.cast
-        return Stepped(
-            observations, led_to, cast(rewards, "float32"), cast(terminated, "bool"), cast(truncated, "bool")
+        columns = (
+            self._checked(name, each, (self.num_envs,)) for name, each in zip(names, others, strict=True)
         )
+        return Stepped(*self._copied(observations, led_to, *columns))
 
     def close(self) -> None:
         """Close the environments; calling it again does nothing."""
@@ -165,8 +166,13 @@ class TensorEnvs:
     def _observations(self, name: str, given: Any) -> Tensor:
         return self._checked(name, given, self._shape)
 
-    def _one_per_env(self, name: str, given: Any) -> Tensor:
-        return self._checked(name, given, (self.num_envs,))
+    def _copies(self, observations: Tensor, led_to: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        """The tensors of `Stepped`; copies: an environment may write its next answers into the same ones."""
+        ops, dtypes = self._tensors.ops, ("float32", "bool", "bool")
+        cast = (ops.cast(each, dtype) for each, dtype in zip(others, dtypes, strict=True))
+        seen = (observations, led_to) if self.resets_in_same_step else (observations,)
+        *copies, rewards, terminated, truncated = (ops.concat([each]) for each in (*seen, *cast))
+        return (copies[0], copies[-1], rewards, terminated, truncated)
 
     def _checked(self, name: str, given: Any, shape: tuple[int, ...]) -> Tensor:
         if isinstance(given, np.ndarray) or not hasattr(given, "__dlpack__"):
@@ -174,8 +180,7 @@ class TensorEnvs:
                 f"gave {name} of {type(given).__module__.partition('.')[0]}'s {type(given).__name__}",
                 'a tensor of the learner\'s framework. Arrays of numpy are for vectorization_mode="vector_entry_point"',
             )
-        # A copy: an environment may write its next answer into the same tensor.
-        tensor = self._tensors.ops.concat([self._tensors.make(name, given)])
+        tensor = self._tensors.make(name, given)
         if (found := tuple(self._tensors.ops.shape(tensor))) != shape:
             self._refuse(f"gave {name} of shape {found}", f"shape {shape}", found)
         return tensor

@@ -5,7 +5,7 @@ networks this is several times faster than a framework call, and it gives the sa
 that the backend cannot train computes in numpy anyway. Other modules act through their own forward pass.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,7 @@ class Actor:
         self._learner = learner
         self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
         self._initial_states: dict[Any, State] = {}
+        self._choices: dict[tuple[Any, bool], Callable[..., Any]] = {}
         self._distributions: dict[tuple[Any, bool], type[Distribution]] = {}
         self.held_noise = HeldNoise({}, {})
 
@@ -142,24 +143,39 @@ class Actor:
         if Columns.ACTIONS in outputs:
             return outputs
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
-        distribution = action_distribution_class(module, ops, explore=explore).from_logits(inputs)
+        kind = action_distribution_class(module, ops, explore=explore)
+        noise = None
         if explore:
             ahead = rng if isinstance(rng, NoiseAhead) else NoiseAhead(rng)
             noise = ahead.take(
-                lambda: self.held_noise.noise(module_id, distribution, ahead.rng, learner.weights_version),
+                lambda: self.held_noise.noise(
+                    module_id, kind.from_logits(inputs), ahead.rng, learner.weights_version
+                ),
                 lambda drawn: learner._convert_batch_type({"noise": drawn})["noise"],
             )
-            actions = distribution.sample_by(noise)
-        else:
-            actions = distribution.mode()
+        actions, logp = self._choice(module, kind, explore)(inputs, noise)
         acted = {
             Columns.ACTIONS: actions,
-            Columns.ACTION_LOGP: distribution.logp(actions),
+            Columns.ACTION_LOGP: logp,
             Columns.ACTION_DIST_INPUTS: inputs,
         }
         if values and explore and Columns.VF_PREDS in outputs:
             acted[Columns.VF_PREDS] = outputs[Columns.VF_PREDS]
         return acted
+
+    def _choice(self, module: Any, kind: type[Distribution], explore: bool) -> Callable[..., Any]:
+        """`(inputs, noise) -> (actions, logp)`; one program, unless a user's own module chooses the distribution."""
+
+        def choice(inputs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+            distribution = kind.from_logits(inputs)
+            actions = distribution.mode() if noise is None else distribution.sample_by(noise)
+            return actions, distribution.logp(actions)
+
+        if module.network is None:
+            return choice
+        if (module, explore) not in self._choices:
+            self._choices[module, explore] = self._learner._as_program(choice)
+        return self._choices[module, explore]
 
     def choose_actions(
         self,

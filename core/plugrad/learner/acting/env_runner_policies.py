@@ -204,6 +204,7 @@ class ModulePolicies:
             ),
             learner._convert_to_numpy,
             learner._computing_there,
+            learner._as_program,
         )
 
     def tell_listeners(self, runner: AnyEnvRunner | TensorEnvRunner) -> None:
