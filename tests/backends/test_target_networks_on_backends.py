@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from learning import digest, largest_difference, value_config, with_modules
+from learning import digest, largest_difference, quick_mode, value_config, with_modules
 from target_learning import BootstrappingLearner, bootstrapping
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
@@ -42,6 +42,23 @@ def test_every_mode_has_numpys_numbers(backend, mode, expected):
     found = after_updates(learner)
     assert learner.update_mode.startswith(mode), learner.update_mode
     assert largest_difference(found, expected) < 1e-5
+
+
+class LooksThroughTheTarget(BootstrappingLearner):
+    """What its target network sees depends on weights that are trained."""
+
+    def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+        seen = batch[Columns.OBS] + self.ops.expand_dims(fwd_out[Columns.VF_PREDS], -1)
+        values = self.targets[module_id].forward({Columns.OBS: seen})[Columns.VF_PREDS]
+        return self.ops.mean(values) + 0.0 * self.ops.mean(fwd_out[Columns.VF_PREDS])
+
+
+def test_no_gradient_flows_through_a_target_to_what_it_sees(backend):
+    config = value_config(backend, learner_class=LooksThroughTheTarget, lr=0.1)
+    learner = config.framework(backend, compile=quick_mode(backend)).build_learner()
+    before = learner.get_weights()
+    learner.update(batch(4))
+    assert largest_difference(learner.get_weights(), before) == 0.0
 
 
 def test_a_module_whose_id_has_a_slash_has_a_target_too(backend):

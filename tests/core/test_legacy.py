@@ -162,6 +162,7 @@ def test_reduce_fn_gets_the_results_of_each_minibatch():
     with warned("reduce_fn="):
         each = old.update(ppo_batch(), minibatch_size=4, num_epochs=2, reduce_fn=None)
     assert old._update_run is run
+    assert old.metrics.results[P]["total_loss"] == pytest.approx(whole[P]["total_loss"], rel=1e-6)
     assert len(each) == 8
     losses = [results[P]["total_loss"] for results in each]
     assert len(set(losses)) == 8
