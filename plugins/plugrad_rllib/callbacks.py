@@ -17,6 +17,7 @@ from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
+from plugrad.results import Results
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.logged_metrics import add_logged
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
@@ -245,7 +246,13 @@ def _evaluation_begun(self: Any, algorithm: Any) -> None:
 
 @hookimpl
 def _evaluation_ended(self: Any, algorithm: Any, results: Any) -> None:
-    self.on_evaluate_end(algorithm=algorithm, metrics_logger=self._logger, evaluation_metrics=results)
+    """RLlib has the returns below "env_runners"; what a callback adds is a result."""
+    seen = Results({**results, **{f"{_RUNNERS}{name}": value for name, value in results.items()}})
+    before = dict(seen)
+    self.on_evaluate_end(algorithm=algorithm, metrics_logger=self._logger, evaluation_metrics=seen)
+    for name, value in seen.items():
+        if name not in before or value is not before[name]:
+            results[name.removeprefix(_RUNNERS)] = value
 
 
 @hookimpl
@@ -285,6 +292,7 @@ def _sample_ended(self: Any, learner: LearnerProtocol, env_runner: Any, episodes
     self.on_sample_end(**_of_runner(learner, env_runner), samples=episodes)
 
 
+_RUNNERS = "env_runners/"
 _OF_ALGORITHMS = ("on_algorithm_init", "on_train_result", "on_evaluate_start", "on_evaluate_end")
 _HOOKS: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "algorithm_built": (("on_algorithm_init",), _algorithm_built),

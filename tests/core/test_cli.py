@@ -170,7 +170,10 @@ def test_a_failure_of_a_listener_names_it(plugrad):
     Path("loud.py").write_text(code)
     result = plugrad("train", "ppo", "CartPole-v1", "--backend", "numpy", "--plugin", "loud.py")
     assert result.exit_code == 1
-    words = r"ZeroDivisionError: division by zero; raised by listener '.*loud\.py', hook 'learner_built' \(--debug"
+    words = (
+        r"ZeroDivisionError: division by zero \(loud.py, line 4\); raised by listener '.*loud\.py', "
+        r"hook 'learner_built' \(--debug"
+    )
     assert re.search(words, result.stderr)
 
 

@@ -39,7 +39,7 @@ class Arm(gym.Wrapper):
         return np.zeros((4, 4, 3), np.uint8)
 """
 RUN = "my run"
-VOUCHED = ["--env=arm:Arm", "--plugin=my_algo.py"]
+VOUCHED = ["--env=robot_arm:Arm", "--plugin=my_algo.py"]
 
 
 @pytest.fixture
@@ -48,21 +48,21 @@ def type_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     monkeypatch.chdir(tmp_path)
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    Path("arm.py").write_text(ARM)
+    Path("robot_arm.py").write_text(ARM)
     Path("my_algo.py").write_text(ALGORITHM)
     path = list(sys.path)
 
     def type_command(*arguments: str) -> Any:
         monkeypatch.setattr(registry, "_USED", {})
         sys.path[:] = path
-        sys.modules.pop("arm", None)
+        sys.modules.pop("robot_arm", None)
         return plugrad(*arguments)
 
-    train = ["train", "my_algo.py", "arm:Arm", *TINY, "--out", RUN, "--quiet", "--stop-timesteps=16"]
+    train = ["train", "my_algo.py", "robot_arm:Arm", *TINY, "--out", RUN, "--quiet", "--stop-timesteps=16"]
     assert type_command(*train).exit_code == 0
     yield type_command
     sys.path[:] = path
-    sys.modules.pop("arm", None)
+    sys.modules.pop("robot_arm", None)
 
 
 def printed(text: str) -> list[str]:
@@ -93,7 +93,7 @@ PRINTED = {
     ),
     "a fault in an episode that is replayed": (broken, ["train"]),
     "a run that is there": (
-        lambda type_command: said(type_command("train", "my_algo.py", "arm:Arm", *TINY, "--out", RUN)),
+        lambda type_command: said(type_command("train", "my_algo.py", "robot_arm:Arm", *TINY, "--out", RUN)),
         ["train"],
     ),
     "no screen": (lambda type_command: said(type_command("play", RUN, *VOUCHED)), ["play", "play"]),

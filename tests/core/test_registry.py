@@ -741,7 +741,10 @@ def test_what_is_wrong_with_a_command_is_one_line(with_commands):
         "plugrad: error: plugin 'bad' of plugrad-hello 2.1 fails to load (my_bad:command): Zero"
     )
     assert failing[0] == 1
-    assert "plugrad: error: ValueError: no greeting (--debug shows where)\n" in failing[1]
+    assert re.search(
+        r"plugrad: error: ValueError: no greeting \(.*my_hello.py, line 10\) \(--debug shows where\)\n",
+        failing[1],
+    )
     assert (ears[0], "no command, it listens: plugrad train --plugin ears" in ears[1]) == (2, True)
     assert (missing[0], "No such command 'helo'" in missing[1]) == (2, True)
     assert own[0] == 2, "plugrad's own command goes first"

@@ -1,10 +1,11 @@
 """What a newcomer types wrongly: the answer says what was asked, what was found and what to type."""
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
-from tiny_runs import plugrad, tiny_run
+from tiny_runs import TINY, plugrad, tiny_run
 
 from plugrad.errors import BackendNotFoundError
 from plugrad_ppo import PPOConfig
@@ -52,3 +53,40 @@ def test_settings_of_training_that_changed_are_no_matter_of_who_evaluates(
     with caplog.at_level(logging.WARNING):
         plugrad("eval", run, "--episodes=1", code=0)
     assert "hyperparameters" not in caplog.text
+
+
+LOSS = """
+from plugrad import AlgorithmConfig, hookimpl
+
+class Config(AlgorithmConfig):
+    pass
+
+class Plugin:
+    @hookimpl
+    def get_config_class(self):
+        return Config
+
+    @hookimpl
+    def compute_loss_for_module(self, learner, batch, fwd_out):
+        return learner.ops.mean(LOSS)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (
+            "fwd_out['values']",
+            r"'values' \(mine.py, line 14\); .*module 'default_policy' gives: action_dist_inputs, vf_preds; run run: ",
+        ),
+        ("learner.ops.sqaure(fwd_out['vf_preds'])", r"'sqaure'.* \(mine.py, line 14\); run run: iteration 0"),
+    ],
+)
+def test_a_mistake_in_a_loss_names_what_there_is_or_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("plugrad.hooks.registry._USED", {})
+    Path("mine.py").write_text(LOSS.replace("LOSS", loss))
+    done = plugrad("train", "mine.py", "CartPole-v1", *TINY, "--quiet", "--out=run", code=1)
+    assert re.search(words, done.stderr), done.stderr

@@ -83,7 +83,7 @@ class Positions(RLlibCallback):
         metrics_logger.log_value("evaluations", 1, reduce="sum")
 
     def on_evaluate_end(self, *, algorithm, metrics_logger, evaluation_metrics, **kwargs):
-        evaluation_metrics["twice"] = 2 * evaluation_metrics["episode_return_mean"]
+        evaluation_metrics["twice"] = 2 * evaluation_metrics["env_runners"]["episode_return_mean"]
 
 
 config = (

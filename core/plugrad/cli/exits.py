@@ -5,9 +5,11 @@
 """
 
 import os
+import re
 import sys
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from signal import SIGINT, SIGPIPE
 from typing import Any
 
@@ -148,7 +150,23 @@ def _line(ctx: click.Context, error: Exception) -> str:
     if isinstance(error, PlugradError):
         return f"{text}{_file_hint(text, error)}{notes}"
     where = "" if ctx.meta.get(_DEBUG) else " (--debug shows where)"
-    return f"{type(error).__name__}: {text}{notes}{where}"
+    return f"{type(error).__name__}: {text}{_own_line(error)}{notes}{where}"
+
+
+def _own_line(error: Exception) -> str:
+    """The innermost line of the user's own code, such as " (arm.py, line 33)"; empty if no such code took part."""
+    from plugrad.hooks.plugin_records import GROUPS, entries  # late: --help needs none of it
+
+    found = [each for kind in GROUPS for each in entries(kind)]
+    ours = {re.split("[.:]", entry.value)[0] for entry, owner in found if owner.name == "plugrad"}
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        file = Path(frame.f_code.co_filename)
+        is_library = package in {"plugrad", *ours, *sys.stdlib_module_names} or "site-packages" in file.parts
+        if not is_library and file.is_absolute():
+            here = Path.cwd()
+            return f" ({file.relative_to(here) if file.is_relative_to(here) else file}, line {line})"
+    return ""
 
 
 def _file_hint(text: str, error: PlugradError) -> str:

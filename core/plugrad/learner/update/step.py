@@ -332,9 +332,14 @@ def compute_losses(
     losses, compute = {}, learner._direct("compute_loss_for_module")
     for module_id, outputs in fwd_out.items():
         config = learner.config_view(module_id)
-        losses[module_id] = compute(
-            module_id=module_id, config=config, batch=batch[module_id], fwd_out=outputs
-        )
+        try:
+            losses[module_id] = compute(
+                module_id=module_id, config=config, batch=batch[module_id], fwd_out=outputs
+            )
+        except KeyError as error:
+            if type(error) is KeyError and error.args and error.args[0] not in outputs:
+                error.add_note(f"the forward pass of module {module_id!r} gives: {', '.join(outputs)}")
+            raise
     return losses
 
 
