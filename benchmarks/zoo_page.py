@@ -12,14 +12,16 @@ from report import table
 from zoo_cell import Cell
 from zoo_cells import CELLS
 from zoo_intervals import interquartile_mean, interval
+from zoo_picture import draw_all
 from zoo_table import Files, read_files
 
 from plugrad.cli.curves import Curve
-from plugrad.cli.plot import draw
+from plugrad.cli.plot import COLORS, draw
 
 OURS = ("torch", "tf2", "jax")
 SHOWN = {**{each: each for each in OURS}, "sb3": "stable-baselines3"}
 """Libraries in the order of the page, with their names there."""
+_COLORS = dict(zip(SHOWN.values(), COLORS, strict=False))
 INTRODUCTION = """# Results
 
 Each line is an algorithm on an environment, trained by `plugrad train` with settings that others published. A number
@@ -33,6 +35,11 @@ environments, BipedalWalker and Pong, and over the whole batch elsewhere (`norma
 Some of its runs had another version of the environment, other steps or state-dependent exploration (gSDE); the line
 says so. Where it is CleanRL's, it is the mean of the last training episodes, with actions drawn at random, and the
 deviation is over runs; our own mean of the last 100 training episodes stands below.
+
+![Each cell beside its published return](results/all.svg)
+
+A point is an interquartile mean, its bar the interval; the grey bar is one published standard deviation on either side.
+Beyond -1 and 1 nothing is drawn.
 
 """
 README_BEGIN = "<!-- made by `python benchmarks/zoo.py --page` -->\n"
@@ -70,7 +77,14 @@ def write_page(runs: Path, recorded: Path, page: Path, readme: Path) -> None:
     readme.write_text(before + README_BEGIN + readme_table(files) + README_END + after)
     for cell in _cells(files):
         picture = page.with_suffix("") / f"{cell.name}.svg"
-        draw(_curves(files, cell), picture, what=f"mean return of {cell.curve_episodes} episodes")
+        draw(
+            _curves(files, cell),
+            picture,
+            what=f"mean return of {cell.curve_episodes} episodes",
+            colors=_COLORS,
+        )
+    titles = {cell.name: _title(cell) for cell in _cells(files)}
+    draw_all(files, _cells(files), titles, SHOWN, page.with_suffix("") / "all.svg")
 
 
 def page_text(files: Files, recorded: Path) -> str:

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from itertools import cycle
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import click
@@ -38,7 +39,7 @@ _DASHES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.5, 1.5)))
 """When all colours are used, the next lines are dashed."""
 _LIGHT = {"paper": "#ffffff", "ink": "#1a202c", "muted": "#5a6678", "grid": "#e2e8f0"}
 _DARK = {"paper": "#14171c", "ink": "#e8ebf0", "muted": "#a0aab8", "grid": "#2d333d"}
-_SVG_OF_READER = (
+SVG_OF_READER = (
     b"<style>@media (prefers-color-scheme: dark){#figure_1{filter: invert(0.92) hue-rotate(180deg)}}</style>"
 )
 """Turns a light picture dark where the reader's pages are, and keeps its hues."""
@@ -123,6 +124,7 @@ def draw(
     center: Center = "median",
     interval: Interval = "bootstrap",
     dark: bool = False,
+    colors: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Draw all curves in one picture.
 
@@ -133,6 +135,7 @@ def draw(
         center: what is drawn of several seeds; see `plugrad.cli.curves.join`.
         interval: the band around it.
         dark: whether the ground is dark.
+        colors: `{label: color}` of curves that have the same one in all pictures; others take theirs in order.
 
     Raises:
         ConfigError: matplotlib writes no such format.
@@ -155,6 +158,7 @@ def draw(
     for number, (group, color) in enumerate(zip(groups, cycle(COLORS), strict=False)):
         dash = _DASHES[number // len(COLORS) % len(_DASHES)]
         line = group[0] if len(group) == 1 else join(group, center, interval)
+        color = colors.get(group[0].label, color)
         axes.plot(
             line.timesteps,
             line.returns,
@@ -176,7 +180,7 @@ def draw(
     plt.close(figure)
     data = picture.getvalue()
     if form == "svg" and not dark:
-        data = data.replace(b"<defs>", _SVG_OF_READER + b"<defs>", 1)
+        data = data.replace(b"<defs>", SVG_OF_READER + b"<defs>", 1)
     with disk_errors("write", path):
         replace_file(path, data)
 
