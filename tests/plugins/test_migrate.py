@@ -567,6 +567,23 @@ algo = Algorithm.from_checkpoint('saved')
 """
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("config.environment(Mine)", "env"),
+        ("config.environment(env=lambda config: None)", "env"),
+        ("config.rl_module(rl_module_spec=RLModuleSpec(module_class=Mine))", "rl_module_spec"),
+        ("config.environment(ENV)", None),
+    ],
+)
+def test_a_checkpoint_of_an_environment_or_a_module_of_ones_own_is_named(
+    line: str, name: str | None, tmp_path: Path
+) -> None:
+    program = OWN.replace("config.training({settings})", line)
+    expected = f"7: .from_checkpoint: this checkpoint has {name}, and no checkpoint imports code"
+    assert any(each.startswith(expected) for each in rewritten(tmp_path, program)[1]) == (name is not None)
+
+
 @pytest.mark.parametrize("settings", ["lr=0.1", "learner_config_dict={'share': 0.5}", "learner_class=Mine"])
 def test_a_checkpoint_with_code_of_ones_own_is_named(settings: str, tmp_path: Path) -> None:
     name = settings.split("=")[0]

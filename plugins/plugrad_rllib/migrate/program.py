@@ -61,7 +61,7 @@ class Program:
         plain_dicts: variables and arguments that hold a dict at some place, such as the settings of an environment.
         num_learners: as the program sets it, at least 1, which is the default; None: it is no number in the program.
         sets_minibatch_size: whether a call sets it.
-        own_code: which of `OWN_CODE` the program sets.
+        own_code: which of `OWN_CODE` the program sets, and "env" and "rl_module_spec" where they are code of its own.
         results: `{variable: "evaluation" or "env_runners", the part of the results that it holds}`; None: not always.
         algorithms: variables that hold an algorithm.
         ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
@@ -151,6 +151,7 @@ def read_program(tree: ast.AST) -> Program:
     for node in nodes:
         if isinstance(node, ast.Call):
             _look_at_call(program, node)
+            _look_for_own_code(program, node)
         elif isinstance(node, ast.arg) and not ast.unparse(node.annotation or node).endswith("Config"):
             program.plain_dicts.add(node.arg)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
@@ -322,13 +323,31 @@ def _look_at_call(program: Program, node: ast.Call) -> None:
     for keyword in node.keywords:
         if keyword.arg in ("minibatch_size", "sgd_minibatch_size"):
             program.sets_minibatch_size = True
-        if keyword.arg in OWN_CODE:
-            program.own_code.add(keyword.arg)
         if keyword.arg == "learner_config_dict" and isinstance(keyword.value, ast.Dict):
             for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     is_plain = isinstance(value, ast.Constant)
                     program.own_settings[key.value] = ast.unparse(value) if is_plain else "0.0"
+
+
+def _look_for_own_code(program: Program, node: ast.Call) -> None:
+    """Keep which settings name code of the program."""
+    if program.name_of_rllib(node.func) == "register_env":
+        program.own_code.add("env")
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "environment":
+        given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "env")]
+        if any(isinstance(each, ast.Lambda) or _is_class(each) for each in given):
+            program.own_code.add("env")
+    for keyword in node.keywords:
+        if keyword.arg in OWN_CODE:
+            program.own_code.add(keyword.arg)
+        if keyword.arg == "module_class" and _is_class(keyword.value):
+            program.own_code.add("rl_module_spec")
+
+
+def _is_class(node: ast.expr) -> bool:
+    """Whether an expression is the name of a class, as one is written."""
+    return isinstance(node, ast.Name) and node.id[:1].isupper() and not node.id.isupper()
 
 
 def _is_config(program: Program, node: ast.expr) -> bool:
