@@ -37,7 +37,8 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
         "env_runner_group": ("algorithm.sample() gives episodes", "docs/sampling.md"),
         "export_policy_model": ("plugrad export RUN -o policy.safetensors", "docs/use-a-policy.md"),
         "get_module": (
-            "algorithm.get_policy() acts, algorithm.learner_group.foreach_learner(...) reaches modules",
+            "algorithm.get_policy() acts; the module is "
+            "algorithm.learner_group.foreach_learner(lambda learner: learner.module[module_id])[0]",
             "docs/use-a-policy.md",
         ),
         "get_weights": ("algorithm.learner_group.get_weights()", "docs/from-rllib.md"),
