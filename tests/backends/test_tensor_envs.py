@@ -148,6 +148,7 @@ def test_what_tensors_cannot_do_is_said_before_anything_is_built(backend):
         (lambda answer: (answer[0][:, :2], *answer[1:]), r"gave observations of shape \(4, 2\)"),
         (lambda answer: (*answer[:4], {}), r"gave no infos\['final_obs'\]"),
     ],
+    ids=["rewards", "observations", "no final_obs"],
 )
 def test_an_environment_that_breaks_its_contract_changes_nothing(backend, change, words):
     class Breaks(WalksOfTensors):
