@@ -74,7 +74,7 @@ class ActingAlgorithm:
     def _make_training_env_runner(self) -> AnyEnvRunner | TensorEnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
             policies = ModulePolicies(self._acting.get_synced)
-            if self.config.vectorization_mode == "tensors":
+            if self.config.gives_tensors:
                 return self._heard(
                     policies, policies.make_tensor_env_runner(self.config, seed=self.config.seed)
                 )

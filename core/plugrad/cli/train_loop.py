@@ -42,8 +42,7 @@ from plugrad.cli.system import system
 from plugrad.cli.trust import go_on
 from plugrad.errors import CheckpointError
 from plugrad.hooks.manager import HookManager
-from plugrad.importing.names import importable_name
-from plugrad.sampling.faults import TruncateOnFault, can_be_truncated
+from plugrad.sampling.faults import can_be_truncated, wrappers_with_truncation
 
 # --- signals ---
 #
@@ -307,7 +306,7 @@ class TrainLoop:
         command = f"{command} --new-episodes"
         if not can_be_truncated(error, config):
             return command
-        wrappers = toml_literal([*config.env_wrappers, importable_name(TruncateOnFault)])
+        wrappers = toml_literal(wrappers_with_truncation(config))
         lasting = f"{command} {shlex.quote(f'--env_runners.env_wrappers={wrappers}')}"
         return f"{command}; if it fails now and then, TruncateOnFault ends such episodes alone: {lasting}"
 

@@ -61,6 +61,7 @@ class FieldInfo:
         off: the values with which it asks for nothing.
         with_many_agents: what to do in its place where an environment has many agents, which take only values in `off`.
             Empty: they take all.
+        of_arrays: environments of tensors take only its default.
         new_episodes: it may change where a run goes on with new episodes.
         in_evaluation: `in_evaluation(value) -> value` that evaluations and recordings have. None: that of training.
     """
@@ -87,6 +88,7 @@ class FieldInfo:
     acts: bool = False
     off: tuple[Any, ...] = ()
     with_many_agents: str = ""
+    of_arrays: bool = False
     new_episodes: bool = False
     in_evaluation: Callable[[Any], Any] | None = None
 

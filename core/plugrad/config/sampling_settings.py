@@ -209,16 +209,17 @@ class SamplingSettings(FluentConfig):
         code=WRAPPER,
         new_episodes=True,
     )
-    normalize_observations: bool = field(False, section="env_runners")
+    normalize_observations: bool = field(False, section="env_runners", of_arrays=True)
     normalize_rewards: bool = field(
         False,
         section="env_runners",
+        of_arrays=True,
         off=(False,),
         with_many_agents=f"set clip_rewards, or {_WRAP}",
         in_evaluation=lambda value: False,
     )
     clip_rewards: bool | float | None = field(
-        None, section="env_runners", above=0, in_evaluation=lambda value: False
+        None, section="env_runners", above=0, of_arrays=True, in_evaluation=lambda value: False
     )
     frame_stack: int | None = field(
         None,
@@ -248,7 +249,27 @@ class SamplingSettings(FluentConfig):
         with_many_agents=_WRAP,
         new_episodes=True,
     )
-    info_metrics: dict[str, str] = field({}, section="env_runners", check=_check_info_metrics)
+    info_metrics: dict[str, str] = field({}, section="env_runners", check=_check_info_metrics, of_arrays=True)
+
+    @property
+    def has_single_envs(self) -> bool:
+        """Whether `vectorization_mode` steps single environments, which wrappers can be put around."""
+        return self.vectorization_mode in ("sync", "async")
+
+    @property
+    def has_env_workers(self) -> bool:
+        """Whether environments step in worker processes of an env runner."""
+        return self.vectorization_mode == "async"
+
+    @property
+    def makes_vector_env(self) -> bool:
+        """Whether `env` makes a vector environment."""
+        return self.vectorization_mode in ("vector_entry_point", "tensors")
+
+    @property
+    def gives_tensors(self) -> bool:
+        """Whether environments give tensors of the learner's framework."""
+        return self.vectorization_mode == "tensors"
 
     def env_runners(self, **settings: Any) -> Self:
         """Set how experience is sampled.
@@ -310,7 +331,7 @@ class SamplingSettings(FluentConfig):
         """
         return self._change("env_runners", settings)
 
-    output: str | None = field(None, section="offline_data")
+    output: str | None = field(None, section="offline_data", of_arrays=True)
     output_max_rows_per_file: int = field(10_000, section="offline_data", minimum=1)
     output_max_rows: int | None = field(None, section="offline_data", minimum=1)
 
@@ -375,6 +396,19 @@ class SamplingSettings(FluentConfig):
             ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("evaluation", settings)
+
+
+def tensors_refused(why: str, instead: str = 'take vectorization_mode="vector_entry_point"') -> ConfigError:
+    """The error where environments cannot give tensors.
+
+    Args:
+        why: in words.
+        instead: what to do.
+
+    Returns:
+        What to raise.
+    """
+    return ConfigError(f'vectorization_mode="tensors": {why}: {instead}', field="vectorization_mode")
 
 
 CODE_OF_SAMPLING: Final = tuple(name for name, info in SamplingSettings.fields().items() if info.names_code)

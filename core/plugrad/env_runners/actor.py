@@ -113,9 +113,7 @@ class EnvRunnerActor:
             self._runner.reward_normalizer = self._reward_normalizer = _SharedRewardNormalizer()
         self._runner.rank = self._rank
         policies.tell_listeners(self._runner)
-        if (
-            config.vectorization_mode != "async"
-        ):  # which has worker processes of its own, with the same time limit
+        if not config.has_env_workers:  # they have the same time limit
             end_if_environments_hang(self._runner.clock, config.timeout_s, self._rank)
 
     def begin_anew(self, seed: int, series: int, acting_seed: int | None = None) -> None:

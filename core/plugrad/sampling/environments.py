@@ -122,7 +122,7 @@ def is_multi_agent(config: "Config") -> bool:
         return False
     if isinstance(maker, type) and (has_many_agents(maker) or issubclass(maker, gym.Env)):
         return has_many_agents(maker)
-    if config.vectorization_mode in ("vector_entry_point", "tensors"):  # it makes a vector environment
+    if config.makes_vector_env:
         return False
     try:
         known = _MAKES_MANY_AGENTS.setdefault(maker, {})

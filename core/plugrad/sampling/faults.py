@@ -103,11 +103,23 @@ def can_be_truncated(error: BaseException, config: Config) -> bool:
     Returns:
         False also where an environment can have no wrapper.
     """
-    if _is_wrapped(config) or config.vectorization_mode not in ("sync", "async"):
+    if _is_wrapped(config) or not config.has_single_envs:
         return False
     if isinstance(error, EnvContractError):
         return error.facts.get("expected") == FINITE
     return any(note.startswith(RAISED_BY) for note in getattr(error, "__notes__", ()))
+
+
+def wrappers_with_truncation(config: Config) -> list[Any]:
+    """The wrappers of a config, and `TruncateOnFault` around them, for a command.
+
+    Args:
+        config: the settings of the environments.
+
+    Returns:
+        A value of the setting.
+    """
+    return [*config.env_wrappers, importable_name(TruncateOnFault)]
 
 
 def _is_wrapped(config: Config) -> bool:

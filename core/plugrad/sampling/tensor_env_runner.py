@@ -3,21 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import index
-from typing import Any, Final
+from typing import Any
 
 from gymnasium.spaces import Space
 
 from plugrad.batch import MultiAgentBatch
 from plugrad.columns import Columns
 from plugrad.config import Config
+from plugrad.config.sampling_settings import tensors_refused
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.observations import model_space
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.episode_metrics import EpisodeMetrics
+from plugrad.sampling.named_envs import env_name
 from plugrad.sampling.tensor_envs import Stepped, TensorEnvs, Tensors
-from plugrad.sampling.vectorization import check_fits_settings
+from plugrad.sampling.vectorization import check_fits_settings, make_tensor_env
 from plugrad.sampling.watched_episodes import EpisodeNotifier
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID, Tensor
 
@@ -28,7 +30,6 @@ Steps = dict[ModuleID, dict[str, Tensor]]
 end, `LOSS_MASK` is False in that step.
 """
 Policy = Callable[[Tensor], Mapping[str, Tensor]]
-_NOT_READ: Final = ("normalize_observations", "normalize_rewards", "clip_rewards", "info_metrics", "output")
 
 
 class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
@@ -64,7 +65,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         _check_settings(config)
         self.config = config
         self._policy_of_sample, self._connect, self._tensors = policy_of_sample, connect, tensors
-        self._envs = TensorEnvs(config, tensors)
+        self._envs = self._make_envs()
         self.observation_space: Space[Any] = model_space(self._envs.observation_space)
         check_fits_settings(config, self._envs, self.observation_space)
         self._module_id = module_id
@@ -122,9 +123,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
     def _sample(self, num_steps: int, random_actions: bool) -> list[SingleAgentEpisode]:
         """Step all; the list is empty: `take_batch` has the steps."""
         if random_actions:
-            raise ConfigError(
-                'vectorization_mode="tensors": only the policy acts', field="vectorization_mode"
-            )
+            raise tensors_refused("random actions are drawn in numpy")
         ops, policy, taken = self._tensors.ops, self._policy_of_sample(num_steps), list[dict[str, Tensor]]()
         with self._tensors.computing():
             running = self._running or self._begin()
@@ -247,18 +246,17 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         self._envs.close()
 
     def _notify_of_steps(self, notifier: EpisodeNotifier) -> None:
-        raise ConfigError(
-            'vectorization_mode="tensors" has no episodes that a listener could hear of: its steps never leave the '
-            'device; take vectorization_mode="vector_entry_point" or "sync"',
-            field="vectorization_mode",
-        )
+        raise tensors_refused("there are no episodes that a listener could hear of", 'take "sync"')
 
     def _call_envs(self, call: EnvCall) -> list[Any]:
         return [call.run(self._envs.env, self._envs.name)]
 
     def _make_envs_anew(self) -> None:
         self._envs.close()
-        self._envs = TensorEnvs(self.config, self._tensors)
+        self._envs = self._make_envs()
+
+    def _make_envs(self) -> TensorEnvs:
+        return TensorEnvs(make_tensor_env(self.config), name=env_name(self.config.env), tensors=self._tensors)
 
     def _schedule_reset(self, entropy: tuple[int, ...]) -> None:
         self._entropy, self._running = entropy, None
@@ -269,8 +267,8 @@ _RETURNS, _LENGTHS = "episode_returns", "episode_lengths"
 
 
 def _check_settings(config: Config) -> None:
-    for name in _NOT_READ:
-        if value := getattr(config, name):
+    for name, info in type(config).fields().items():
+        if info.of_arrays and (value := getattr(config, name)) != info.make_default():
             raise ConfigError(
                 f'{name}={value!r} is for arrays of numpy, and vectorization_mode="tensors" has none: leave it out, '
                 'compute it in the vector environment, or take vectorization_mode="vector_entry_point"',

@@ -9,13 +9,10 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from plugrad.columns import Columns
-from plugrad.config import Config
-from plugrad.errors import ConfigError, EnvContractError
+from plugrad.config.sampling_settings import tensors_refused
+from plugrad.errors import EnvContractError
 from plugrad.ops import Ops
-from plugrad.sampling.named_envs import env_name
-from plugrad.sampling.native_envs import make_own_vector_env
 from plugrad.sampling.vector_envs import reset_seeds
-from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.spaces.kinds import first_choice
 from plugrad.types import Array, Tensor
 
@@ -59,43 +56,26 @@ class Stepped(NamedTuple):
     truncated: Tensor
 
 
-def make_tensor_env(config: Config) -> VectorEnv[Any, Any, Any]:
-    """Make the vector environment of `vectorization_mode="tensors"`.
-
-    Args:
-        config: names it: a Gymnasium id with a vectorised version, or a class or function that is called with
-            `num_envs` and `env_config`.
-
-    Returns:
-        `config.num_envs_per_env_runner` environments; nothing checks their answers.
-
-    Raises:
-        ConfigError: see `make_own_vector_env`, or a setting wraps single environments.
-    """
-    EnvWrappers.of(config).refuse("tensors", instead="wrap the vector environment in its own function")
-    return make_own_vector_env(config.env, config.env_config, config.num_envs_per_env_runner)
-
-
 class TensorEnvs:
     """Steps a vector environment with tensors. Shapes are checked; to check values would copy them from the device.
 
     Args:
-        config: names the environment.
+        env: the vector environment; nothing checked its answers.
+        name: of the environment, for errors.
         tensors: of the learner.
 
     Attributes:
-        name: of the environment, for errors.
+        name: of the environment.
         num_envs: how many step together.
         resets_in_same_step: whether an episode ends and the next one begins in one step.
 
     Raises:
-        ConfigError: see `make_tensor_env`; or the action space has parts, or is of a kind of its own.
+        ConfigError: the action space has parts, or is of a kind of its own.
     """
 
-    def __init__(self, config: Config, tensors: Tensors) -> None:
-        self._env = env = make_tensor_env(config)
-        self._tensors = tensors
-        self.name, self.num_envs = env_name(config.env), env.num_envs
+    def __init__(self, env: VectorEnv[Any, Any, Any], *, name: str, tensors: Tensors) -> None:
+        self._env, self._tensors = env, tensors
+        self.name, self.num_envs = name, env.num_envs
         self.observation_space: Space[Any] = env.single_observation_space
         self.action_space: Space[Any] = env.single_action_space
         self.resets_in_same_step = AutoresetMode(env.metadata["autoreset_mode"]) == AutoresetMode.SAME_STEP
@@ -197,19 +177,16 @@ class TensorEnvs:
         """`plugrad.policy.actions.action_converter`, over tensors."""
         space, ops, make = self.action_space, self._tensors.ops, self._tensors.make
         if not isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary):
-            raise ConfigError(
-                f'vectorization_mode="tensors": actions of {self.name} are of {space}, and its tensors are of a Box, '
-                'Discrete, MultiDiscrete or MultiBinary: take vectorization_mode="vector_entry_point"',
-                field="vectorization_mode",
+            raise tensors_refused(
+                f"actions of {self.name} are of {space}: only Box, Discrete, MultiDiscrete and MultiBinary can be"
             )
         if not isinstance(space, Box):
             start = np.asarray(first_choice(space))
             return (lambda actions: actions + make("actions", start)) if np.any(start) else _as_it_is
         if not np.issubdtype(space.dtype, np.floating):
-            raise ConfigError(
-                f'vectorization_mode="tensors": actions of {self.name} are whole numbers of {space}: declare a '
-                "MultiDiscrete, or take float32",
-                field="vectorization_mode",
+            raise tensors_refused(
+                f"actions of {self.name} are whole numbers of {space}",
+                "declare a MultiDiscrete, or take float32",
             )
         if not (np.isfinite(space.low).any() or np.isfinite(space.high).any()):
             return _as_it_is

@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
 
 from plugrad.config import Config
 from plugrad.importing.names import in_main_by_value
@@ -20,7 +21,7 @@ from plugrad.sampling.native_envs import (
     make_native_vector_env,
     make_own_vector_env,
 )
-from plugrad.sampling.tensor_envs import ArraysOfTensors, TensorEnvs, Tensors, make_tensor_env
+from plugrad.sampling.tensor_envs import ArraysOfTensors, TensorEnvs, Tensors
 from plugrad.sampling.vector_envs import EnvSpaces, LeanSyncVectorEnv, SyncEnvs, VectorEnvs
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.spaces.fit import NAMES, check_fit
@@ -44,12 +45,12 @@ def make_vector_envs(config: Config, tensors: Tensors | None = None) -> VectorEn
         ConfigError: see `make_env` and `make_native_vector_env`; or a setting cannot be in this mode.
         EnvWorkerError: a worker process died, or did not make its environments within `build_timeout_s`.
     """
-    if config.vectorization_mode == "async":
+    if config.has_env_workers:
         return _make_async(config)
     if config.vectorization_mode == "envpool":
         return _make_envpool(config)
     name, numbers = env_name(config.env), tuple(config.info_metrics)
-    if config.vectorization_mode == "tensors":
+    if config.gives_tensors:
         assert tensors is not None
         arrays = ArraysOfTensors(make_tensor_env(config), tensors)
         return NativeEnvs(CheckedVectorEnv(arrays, name=name), name=name, info_metrics=numbers)
@@ -60,6 +61,23 @@ def make_vector_envs(config: Config, tensors: Tensors | None = None) -> VectorEn
         return NativeEnvs(native, name=name, info_metrics=numbers)
     makers = env_makers(config.env, config.env_config, num_envs=num_envs, wrappers=wrappers)
     return SyncEnvs(LeanSyncVectorEnv(makers, numbers), name=name)
+
+
+def make_tensor_env(config: Config) -> VectorEnv[Any, Any, Any]:
+    """Make the vector environment of `vectorization_mode="tensors"`.
+
+    Args:
+        config: names it: a Gymnasium id with a vectorised version, or a class or function that is called with
+            `num_envs` and `env_config`.
+
+    Returns:
+        The environments of an env runner; nothing checks their answers.
+
+    Raises:
+        ConfigError: see `make_own_vector_env`, or a setting wraps single environments.
+    """
+    EnvWrappers.of(config).refuse("tensors", instead="wrap the vector environment in its own function")
+    return make_own_vector_env(config.env, config.env_config, config.num_envs_per_env_runner)
 
 
 def _make_async(config: Config) -> AsyncEnvs:
@@ -151,10 +169,8 @@ def get_env_spaces(config: Config) -> EnvSpaces:
     if config.vectorization_mode == "envpool":
         wrappers.refuse("envpool", instead=ENVPOOL_OPTIONS)
         return envpool_spaces(config.env, config.env_config)
-    makes_vector_envs = not isinstance(config.env, str) or import_attribute(config.env) is not None
-    if config.vectorization_mode == "tensors" or (
-        config.vectorization_mode == "vector_entry_point" and makes_vector_envs
-    ):
+    is_called = not isinstance(config.env, str) or import_attribute(config.env) is not None
+    if config.gives_tensors or (config.makes_vector_env and is_called):
         with closing(make_own_vector_env(config.env, config.env_config, 1)) as envs:
             rows = envs.single_observation_space
             return EnvSpaces(rows, rows, envs.single_action_space)

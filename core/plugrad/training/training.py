@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from plugrad.config.sampling_settings import tensors_refused
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.results import flatten
 from plugrad.sampling.vectorization import samples_per_batch, warn_of_another_batch_size
@@ -72,7 +73,7 @@ class Training(ABC):
                 "or more",
                 field="connectors_in_env_runners",
             )
-        if config.vectorization_mode == "tensors":
+        if config.gives_tensors:
             _check_tensors(config, can_sample=cls.can_sample_tensors)
 
     @abstractmethod
@@ -119,11 +120,7 @@ def _check_tensors(config: Any, *, can_sample: bool) -> None:
         why = f"learners are in other processes (num_learners={config.num_learners}, launcher={config.launcher!r})"
     else:
         return
-    raise ConfigError(
-        f'vectorization_mode="tensors": {why}, and tensors stay in this one: take '
-        'vectorization_mode="vector_entry_point"',
-        field="vectorization_mode",
-    )
+    raise tensors_refused(f"{why}, and tensors stay in this process")
 
 
 class OnPolicyTraining(Training):
@@ -173,7 +170,7 @@ class OnPolicyTraining(Training):
             warn_of_another_batch_size(self.config)
         samples = [self._sample() for _ in range(samples_per_batch(self.config))]
         results: ModuleResults
-        if self.config.connectors_in_env_runners or self.config.vectorization_mode == "tensors":
+        if self.config.connectors_in_env_runners or self.config.gives_tensors:
             results = self.algorithm.update(self.algorithm.env_runner.take_batch())
         else:
             results = self.algorithm.update(episodes=[each for sample in samples for each in sample])

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from gymnasium.spaces import Box
 
-from plugrad.errors import ConfigError
+from plugrad.config.sampling_settings import tensors_refused
 from plugrad.learner.acting.module_policy import env_module_id
 from plugrad.learner.acting.tensors import NoiseAhead, why_not_in_tensors
 from plugrad.learner.learner import Learner
@@ -168,11 +168,7 @@ class ModulePolicies:
         module_id = env_module_id(learner.module)
         check_connects_steps(learner)
         if why := why_not_in_tensors(learner, module_id, explore=True):
-            raise ConfigError(
-                f'vectorization_mode="tensors": {why}: take vectorization_mode="vector_entry_point"',
-                module_id=module_id,
-                field="vectorization_mode",
-            )
+            raise tensors_refused(why)
 
         def policy_of_sample(num_steps: int) -> Callable[[Tensor], dict[str, Tensor]]:
             learner = self._present()

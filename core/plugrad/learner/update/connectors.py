@@ -11,6 +11,7 @@ from plugrad.batch.batch_errors import batch_error
 from plugrad.batch.forms import STATE_COLUMNS, state_columns
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
+from plugrad.config.sampling_settings import tensors_refused
 from plugrad.episodes import MASKS, OWN, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
@@ -189,11 +190,10 @@ def check_connects_steps(learner: Any) -> None:
     """
     for piece in learner.connectors:
         if piece not in _OF_EPISODES and not hasattr(piece, "connect_steps"):
-            raise ConfigError(
-                f'vectorization_mode="tensors": connector piece {_name(piece)} reads episodes, and there are steps '
-                "[T, N, ...]: give it a method connect_steps(*, learner, batch) -> batch, or take "
+            raise tensors_refused(
+                f"connector piece {_name(piece)} reads episodes, and there are steps [T, N, ...]",
+                "give it a method connect_steps(*, learner, batch) -> batch, or take "
                 'vectorization_mode="vector_entry_point"',
-                field="vectorization_mode",
             )
 
 
