@@ -1,9 +1,10 @@
 """Peak resident memory of SAC's learner, its undo and a replay buffer, in a process of its own for each backend.
 
-    python benchmarks/peak_memory.py --peers PYTHON
+    python benchmarks/peak_memory.py --peers PYTHON --rllib PYTHON
 
 The same work for all: two hidden layers of 256, a buffer of 100,000 rows with 17 observed floats and 6 actions, filled,
-and 200 updates of 256 rows. PYTHON is one in which stable-baselines3 is installed; without it that row is left out.
+and 200 updates of 256 rows. `--peers` names an interpreter with stable-baselines3, `--rllib` one with RLlib: without
+them these rows are left out. RLlib keeps rows as episodes, of a thousand steps here, and makes batches of them.
 Imports are memory, too: the second column is what the process had before anything was built.
 """
 
@@ -22,7 +23,7 @@ from report import machine, table
 CAPACITY, CHUNK, UPDATES, BATCH = 100_000, 1_000, 200, 256
 OBSERVED, ACTIONS, WIDTHS = 17, 6, [256, 256]
 MODES = ("torch:none", "torch:complete_update", "tf2:none", "tf2:auto", "jax:auto")
-PEER = "stable-baselines3"
+PEER, RLLIB = "stable-baselines3", "RLlib"
 
 
 def chunks() -> Iterator[dict[str, np.ndarray]]:
@@ -88,29 +89,72 @@ def measure_peer() -> dict[str, int]:
     return {"imported": imported, "peak": memory.peak()}
 
 
+def measure_rllib() -> dict[str, int]:
+    """Bytes of this process, which trains with RLlib's learner and its buffer of episodes, on one thread."""
+    import torch
+    from gymnasium.spaces import Box
+    from ray.rllib.algorithms.sac import SACConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+    from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+    from ray.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
+
+    torch.set_num_threads(1)
+    spaces = Box(-np.inf, np.inf, (OBSERVED,), np.float32), Box(-1.0, 1.0, (ACTIONS,), np.float32)
+    model = DefaultModelConfig(fcnet_hiddens=WIDTHS, fcnet_activation="relu", head_fcnet_hiddens=[])
+    config = SACConfig().environment(observation_space=spaces[0], action_space=spaces[1])
+    config = config.rl_module(model_config=model)
+    imported = memory.peak()
+    learner = config.build_learner(spaces={"default_policy": spaces})
+    buffer = EpisodeReplayBuffer(capacity=CAPACITY, batch_size_B=BATCH, batch_length_T=1)
+    for rows in chunks():
+        seen = [*rows["obs"], rows["new_obs"][-1]]
+        made = SingleAgentEpisode(
+            observations=seen,
+            actions=list(rows["actions"]),
+            rewards=rows["rewards"].tolist(),
+            observation_space=spaces[0],
+            action_space=spaces[1],
+            truncated=True,
+            len_lookback_buffer=0,
+        )
+        buffer.add(made.to_numpy())
+    before = learner.module["default_policy"].state_dict()
+    before = {name: np.array(each) for name, each in before.items()}
+    for _ in range(UPDATES):
+        learner.update(episodes=buffer.sample(num_items=BATCH, n_step=1, gamma=0.99, sample_episodes=True))
+    after = learner.module["default_policy"].state_dict()
+    assert any(np.any(before[name] != np.asarray(each)) for name, each in after.items())
+    assert all(np.all(np.isfinite(np.asarray(each))) for each in after.values())
+    return {"imported": imported, "peak": memory.peak()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peers", metavar="PYTHON", help="in which stable-baselines3 is installed")
+    parser.add_argument("--rllib", metavar="PYTHON", help="in which ray[rllib] is installed")
     parser.add_argument("--only", nargs="+", default=MODES, choices=MODES)
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # what this script calls itself with
     given = parser.parse_args()
     if given.measure:
-        found = measure_peer() if given.measure == PEER else measure_plugrad(given.measure)
+        others = {PEER: measure_peer, RLLIB: measure_rllib}
+        found = others[given.measure]() if given.measure in others else measure_plugrad(given.measure)
         print(json.dumps(found))
         return
     rows = []
-    for name in [*given.only, *([PEER] if given.peers else [])]:
-        python = given.peers if name == PEER else sys.executable
+    pythons = {name: python for name, python in ((PEER, given.peers), (RLLIB, given.rllib)) if python}
+    for name in [*given.only, *pythons]:
+        python = pythons.get(name, sys.executable)
         found = run_alone("peak_memory.py", "--measure", name, core=given.core, python=python)
         mib = [f"{found[each] / 2**20:.0f}" for each in ("peak", "imported")]
         rows.append([name, *mib, f"{(found['peak'] - found['imported']) / 2**20:.0f}"])
     print(machine())
     print(table(["who", "peak MiB", "after imports", "what it adds"], rows))
-    if not given.peers:
-        print("stable-baselines3 is left out: --peers names no interpreter")
+    for name, option in ((PEER, "--peers"), (RLLIB, "--rllib")):
+        if name not in pythons:
+            print(f"{name} is left out: {option} names no interpreter")
 
 
 if __name__ == "__main__":
