@@ -1,8 +1,10 @@
 """What a cell of the zoo is: an algorithm on an environment, with settings for every library."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import ceil
+from statistics import mean
 from typing import Any
 
 from zoo_settings import PPOSettings, Settings
@@ -64,6 +66,19 @@ class Cell:
     is_tuned: bool = False
     published: Published | None = None
     remark: str = ""
+
+    def means(self, runs: Iterable[Mapping[str, Any]]) -> list[float]:
+        """The mean return of each run, by the statistic of what is published.
+
+        Args:
+            runs: of one library.
+
+        Returns:
+            Means of the last training episodes where others published those, of runs that have them; else of the
+            evaluation at the end.
+        """
+        name = "training_returns" if self.published is not None and self.published.in_training else "returns"
+        return [mean(run[name]) for run in runs if name in run]
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, median, pstdev
-from typing import Any
 
 import numpy as np
 from offline_page import offline_sections
@@ -33,8 +32,8 @@ environments, BipedalWalker and Pong, and over the whole batch elsewhere (`norma
 
 *Published* is the benchmark of rl-baselines3-zoo: the mean of the episodes of one run and their standard deviation.
 Some of its runs had another version of the environment, other steps or state-dependent exploration (gSDE); the line
-says so. Where it is CleanRL's, it is the mean of the last training episodes, with actions drawn at random, and the
-deviation is over runs; our own mean of the last 100 training episodes stands below.
+says so. Where it is CleanRL's, all numbers of the line are means of the last training episodes, with actions drawn at
+random: ours of the last 100. Its deviation is over runs. What an evaluation reached afterwards stands below.
 
 ![Each cell beside its published return](results/all.svg)
 
@@ -45,7 +44,7 @@ Beyond -1 and 1 nothing is drawn.
 README_BEGIN = "<!-- made by `python benchmarks/zoo.py --page` -->\n"
 README_END = "<!-- end of results -->\n"
 README_CELLS = (
-    *("ppo-CartPole-v1", "ppo-LunarLander-v3", "ppo-Hopper-v5"),
+    *("ppo-CartPole-v1", "ppo-LunarLander-v3", "ppo-Hopper-v5-cleanrl"),
     *("sac-LunarLanderContinuous-v3", "sac-Pendulum-v1", "td3-Pendulum-v1"),
 )
 REBUILD = """
@@ -117,16 +116,17 @@ def _cells(files: Files) -> list[Cell]:
 
 
 def _row(files: Files, cell: Cell, libraries: Iterable[str], name: str) -> list[object]:
-    scores = (_score(files[cell.name, each]) for each in libraries)
+    scores = (_score(cell.means(files[cell.name, each])) for each in libraries)
     return [name, _short_steps(cell.steps), *scores, _published(cell)]
 
 
-def _score(runs: Sequence[dict[str, Any]]) -> str:
-    if not runs:
+def _score(means: Sequence[float]) -> str:
+    if not means:
         return ""
-    means = [[mean(run["returns"]) for run in runs]]
-    low, high = interval(means)
-    return f"{_number(interquartile_mean(means))} <sub>{_number(low)} to {_number(high)}, {len(runs)}</sub>"
+    low, high = interval([means])
+    return (
+        f"{_number(interquartile_mean([means]))} <sub>{_number(low)} to {_number(high)}, {len(means)}</sub>"
+    )
 
 
 def _number(value: float) -> str:
@@ -158,7 +158,7 @@ def _section(files: Files, cell: Cell) -> str:
 
 ![Mean return over environment steps, {_title(cell)}](results/{cell.name}.svg)
 
-Settings: {cell.source}. {_in_training(files, cell)}{_seconds(files, cell)}Versions: {_versions(files, cell)}.
+Settings: {cell.source}. {_other_means(files, cell)}{_seconds(files, cell)}Versions: {_versions(files, cell)}.
 {remark}"""
 
 
@@ -188,16 +188,18 @@ def _seconds(files: Files, cell: Cell) -> str:
     return f"Seconds of a run on one core: {', '.join(shown)}. " if shown else ""
 
 
-def _in_training(files: Files, cell: Cell) -> str:
-    """Of the last training episodes: mean and deviation over runs, as CleanRL publishes them."""
+def _other_means(files: Files, cell: Cell) -> str:
+    """Mean and deviation over runs of what the table does not show: of training, or of the evaluation afterwards."""
+    in_training = cell.published is not None and cell.published.in_training
+    name, words = "training_returns", "the last 100 training episodes"
+    if in_training:
+        name, words = "returns", "the evaluation afterwards, without exploration"
     means = {
-        library: [
-            mean(run["training_returns"]) for run in files[cell.name, library] if "training_returns" in run
-        ]
-        for library in OURS
+        library: [mean(run[name]) for run in files[cell.name, library] if name in run] for library in OURS
     }
     shown = [f"{each} {mean(found):.0f} ± {pstdev(found):.0f}" for each, found in means.items() if found]
-    return f"Mean return of the last 100 training episodes: {', '.join(shown)}. " if shown else ""
+    has_training = any("training_returns" in run for each in OURS for run in files[cell.name, each])
+    return f"Mean return of {words}: {', '.join(shown)}. " if shown and has_training else ""
 
 
 def _curves(files: Files, cell: Cell) -> list[Curve]:

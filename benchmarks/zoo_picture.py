@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from statistics import mean
-from typing import Any
 
 from zoo_cell import Cell
 from zoo_intervals import interquartile_mean, interval
@@ -45,8 +43,9 @@ def draw_all(
         spread = min(published.std / scale, MOST)
         axes.barh(row, 2 * spread, left=-spread, height=0.7, color="#8a94a6", alpha=0.2)
         for number, (library, label) in enumerate(libraries.items()):
-            if runs := files[cell.name, library]:
-                at = [(each - published.mean) / scale for each in _reached(runs)]
+            if means := cell.means(files[cell.name, library]):
+                reached = (interquartile_mean([means]), *interval([means]))
+                at = [(each - published.mean) / scale for each in reached]
                 place = row + 0.2 * (1.5 - number)
                 axes.plot(at[1:], [place, place], color=COLORS[number], linewidth=1.5, alpha=0.6)
                 axes.plot(at[0], place, "o", color=COLORS[number], markersize=4.5, label=label)
@@ -67,9 +66,3 @@ def draw_all(
         figure.savefig(picture, format="svg", metadata={"Date": None})
     plt.close(figure)
     path.write_bytes(picture.getvalue().replace(b"<defs>", SVG_OF_READER + b"<defs>", 1))
-
-
-def _reached(runs: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
-    """The interquartile mean and its interval."""
-    means = [[mean(run["returns"]) for run in runs]]
-    return (interquartile_mean(means), *interval(means))

@@ -130,6 +130,7 @@ def test_what_tensors_cannot_do_is_said_before_anything_is_built(backend):
         (base.environment("CartPole-v1", env_config={}), "gave observations of numpy's ndarray"),
         (base.environment("Pendulum-v1", env_config={}), "vector entry point"),
         (base.environment(gym.Env), "single environment"),
+        (base.environment(env_config={"backend": backend, "actions": "parts"}), "no arrays of one shape"),
     ):
         with pytest.raises((ConfigError, EnvContractError), match=words):
             config.build_algo().train()

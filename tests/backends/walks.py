@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 ACTIONS = {
     "discrete": gym.spaces.Discrete(3),
     "start": gym.spaces.Discrete(3, start=5),
+    "parts": gym.spaces.Dict(one=gym.spaces.Discrete(2), two=gym.spaces.Discrete(3)),
     "box": gym.spaces.Box(np.array([-0.1, -0.2], np.float32), 0.1, (2,)),
 }
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from plugrad.columns import Columns
@@ -13,7 +13,7 @@ from plugrad.config.sampling_settings import tensors_refused
 from plugrad.errors import EnvContractError
 from plugrad.ops import Ops
 from plugrad.sampling.vector_envs import reset_seeds
-from plugrad.spaces.kinds import first_choice
+from plugrad.spaces.kinds import array_space, first_choice, is_array, is_structured
 from plugrad.types import Array, Tensor
 
 FINAL_OBS = "final_obs"
@@ -176,9 +176,9 @@ class TensorEnvs:
     def _action_converter(self) -> Callable[[Tensor], Tensor]:
         """`plugrad.policy.actions.action_converter`, over tensors."""
         space, ops, make = self.action_space, self._tensors.ops, self._tensors.make
-        if not isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary):
+        if is_structured(space) or not is_array(space) or array_space(space) is not space:
             raise tensors_refused(
-                f"actions of {self.name} are of {space}: only Box, Discrete, MultiDiscrete and MultiBinary can be"
+                f"actions of {self.name} are of {space}, whose values are no arrays of one shape, as a Box's are"
             )
         if not isinstance(space, Box):
             start = np.asarray(first_choice(space))

@@ -10,6 +10,7 @@ import numpy as np
 from plugrad.columns import Columns
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import ConfigError
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner.acting.acting_network import ActingState
 from plugrad.learner.acting.held_noise import HeldNoise
 from plugrad.learner.acting.onnx import record_actions
@@ -118,7 +119,7 @@ def critic_only_of(module: Any, config: Any) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _check_unread(learner: Any, module_id: ModuleID, encoder: ObservationEncoder) -> None:
+def _check_unread(learner: LearnerProtocol, module_id: ModuleID, encoder: ObservationEncoder) -> None:
     """Refuse a user's own module whose policy reads what the setting says that only its critics read."""
     parts = row_parts(encoder.space)
     rows = np.random.default_rng(0).integers(0, 2, (8, parts[-1].stop)).astype(encoder.row_space.dtype)

@@ -1,14 +1,17 @@
 """Acting in tensors: who can, and the random numbers of several steps in one copy to the device."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from plugrad.types import Array, ModuleID, Tensor
 
+if TYPE_CHECKING:
+    from plugrad.learner.learner import Learner
 
-def why_not_in_tensors(learner: Any, module_id: ModuleID, explore: bool) -> str:
+
+def why_not_in_tensors(learner: "Learner", module_id: ModuleID, explore: bool) -> str:
     """Why a module cannot act in tensors; "" if it can.
 
     Args:

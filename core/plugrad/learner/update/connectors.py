@@ -179,7 +179,7 @@ def run_pipeline(
     return columns
 
 
-def check_connects_steps(learner: Any) -> None:
+def check_connects_steps(learner: LearnerProtocol) -> None:
     """Refuse connector pieces that read episodes alone, before environments of tensors step.
 
     Args:
