@@ -185,8 +185,8 @@ def test_what_is_done_with_an_algorithm_has_its_name_here(tmp_path: Path) -> Non
     assert named(done) == [
         f"{path}:1: tune.Tuner: what Ray Tune runs here is tune.Tuner(trainable(config), ...); see the page "
         "(docs/ray-tune.md)",
-        f"{path}:16: .get_module: algorithm.get_policy() acts, algorithm.learner_group.foreach_learner(...) reaches "
-        "modules (docs/use-a-policy.md)",
+        f"{path}:16: .get_module: algorithm.get_policy() acts; the module is "
+        "algorithm.learner_group.foreach_learner(lambda learner: learner.module[module_id])[0] (docs/use-a-policy.md)",
     ]
     path.write_text(path.read_text().replace("from ray import tune\n", ""))
     command = [sys.executable, str(path)]

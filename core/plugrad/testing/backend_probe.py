@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.columns import Columns
+from plugrad.hooks.backend_types import StepContext
 from plugrad.learner import Learner
 from plugrad.learner.state.components import state_variables
 from plugrad.networks import Network
@@ -137,7 +138,9 @@ class BackendProbe(Learner):
         shapes = [each.shape for each in alone or [*self.values(), *self.gradients()]]
         outputs = [self._get_tensor_variable(np.zeros(shape, np.float32)) for shape in shapes]
 
-        def step(minibatch: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        def step(
+            minibatch: Mapping[str, Mapping[str, Tensor]], context: StepContext | None = None
+        ) -> dict[str, Tensor]:
             results, gradients = self._ask(minibatch[DEFAULT_MODULE_ID])
             for output, value in zip(outputs, [*results, *gradients], strict=True):
                 output.assign(self.ops.cast(value, "float32"))
