@@ -112,7 +112,7 @@ def readme_table(files: Files) -> str:
 def _cells(files: Files) -> list[Cell]:
     """Those that have a run of ours, by algorithm."""
     found = {cell for cell, library in files if library in OURS}
-    return sorted((CELLS[name] for name in found), key=lambda cell: (cell.algorithm, cell.env))
+    return sorted((CELLS[name] for name in found), key=lambda cell: (cell.algorithm, cell.env, cell.name))
 
 
 def _row(files: Files, cell: Cell, libraries: Iterable[str], name: str) -> list[object]:
