@@ -70,7 +70,8 @@ MAKE = {
 
 
 class WalksOfTensors(VectorWrapper):
-    """`Walks` of a framework's tensors. Where these can be written, every step writes the same ones.
+    """`Walks` of a framework's tensors. Where these can be written, every step writes the same ones,
+    and writes into its actions.
 
     Args:
         num_envs: how many walks.
@@ -90,7 +91,9 @@ class WalksOfTensors(VectorWrapper):
     def step(self, actions: Any) -> tuple[Any, ...]:
         assert not isinstance(actions, np.ndarray)
         given = np.asarray(actions) if self.learner is None else self.learner._convert_to_numpy(actions)
-        *answers, infos = self.env.step(given)
+        *answers, infos = self.env.step(given.copy())
+        if self.backend == "torch":
+            actions.zero_()  # as simulators do that clip or scale in place
         names = ("obs", "rewards", "terminated", "truncated")
         tensors = (self.tensor(name, each) for name, each in zip(names, answers, strict=True))
         final = {"final_obs": self.tensor("final", infos["final_obs"])} if infos else {}

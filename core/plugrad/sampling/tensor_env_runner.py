@@ -175,19 +175,22 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         """Read counts of a sample and the returns of the episodes that ended in it: one copy from the device."""
         ops = self._tensors.ops
         ended = ops.logical_or(steps[Columns.TERMINATEDS], steps[Columns.TRUNCATEDS])
-        mask = steps.get(Columns.LOSS_MASK, ops.ones_like(ended))
+        counts = steps.get(Columns.LOSS_MASK, ops.ones_like(ended))
         nothing, far = ops.zeros_like(returns), float("inf") * ops.ones_like(returns)
         numbers = [
-            ops.sum(ops.cast(mask, "float32")),
+            # Not those that count: above 2**24 not every whole number is a float32.
+            ops.sum(ops.cast(ops.logical_not(counts), "float32")),
             ops.sum(ops.cast(ended, "float32")),
             ops.sum(ops.where(ended, returns, nothing)),
             ops.min(ops.where(ended, returns, far)),
             ops.max(ops.where(ended, returns, -far)),
             ops.sum(ops.where(ended, lengths, nothing)),
         ]
-        num_steps, num_ended, total, least, most, length = self._tensors.to_numpy(ops.stack(numbers)).tolist()
+        num_resets, num_ended, total, least, most, length = self._tensors.to_numpy(
+            ops.stack(numbers)
+        ).tolist()
         self._counted.begin_sample()
-        self._counted.merge(int(num_steps), int(num_ended), ())
+        self._counted.merge(self._num_rows(steps) - int(num_resets), int(num_ended), ())
         self._counted.num_episodes_begun += int(num_ended)
         if num_ended:
             self._means = {

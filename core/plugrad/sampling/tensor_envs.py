@@ -174,28 +174,28 @@ class TensorEnvs:
         )
 
     def _action_converter(self) -> Callable[[Tensor], Tensor]:
-        """`plugrad.policy.actions.action_converter`, over tensors."""
+        """`plugrad.policy.actions.action_converter`, over tensors, which are new: environments write into them."""
         space, ops, make = self.action_space, self._tensors.ops, self._tensors.make
         if is_structured(space) or not is_array(space) or array_space(space) is not space:
             raise tensors_refused(
                 f"actions of {self.name} are of {space}, whose values are no arrays of one shape, as a Box's are"
             )
+
+        def copied(actions: Tensor) -> Tensor:
+            return ops.concat([actions])
+
         if not isinstance(space, Box):
             start = np.asarray(first_choice(space))
-            return (lambda actions: actions + make("actions", start)) if np.any(start) else _as_it_is
+            return (lambda actions: actions + make("actions", start)) if np.any(start) else copied
         if not np.issubdtype(space.dtype, np.floating):
             raise tensors_refused(
                 f"actions of {self.name} are whole numbers of {space}",
                 "declare a MultiDiscrete, or take float32",
             )
         if not (np.isfinite(space.low).any() or np.isfinite(space.high).any()):
-            return _as_it_is
+            return copied
         low, high = (make("bounds", each.astype(np.float32)) for each in (space.low, space.high))
         return lambda actions: ops.minimum(ops.maximum(actions, low), high)
-
-
-def _as_it_is(actions: Tensor) -> Tensor:
-    return actions
 
 
 class ArraysOfTensors(VectorWrapper):
