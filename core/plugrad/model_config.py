@@ -92,6 +92,9 @@ _FILTERS = (
 )
 _CONV_PRESETS = ("nature", "world_models", "minatar")
 CRITIC_ONLY = "critic_only"
+UINT8_SCALE = "uint8_scale"
+UINT8_RULE, OLDER_UINT8_RULE = "part", "row"
+"""How the uint8 parts of a Dict or Tuple are scaled: now, and by versions that did not say."""
 CRITIC_OBS = "critic_obs"
 """The key that the setting `critic_obs` adds to observations; only critics read it."""
 ACTION_DISTRIBUTION, BETA, GSDE = "action_distribution", "beta", "gsde"
@@ -122,9 +125,9 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
         (None, "channels_first", "channels_last").__contains__,
         "order of the axes of images with channels. None: by their lengths, see docs/images.md",
     ),
-    "uint8_scale": _choice(
-        "part",
-        "row",
+    UINT8_SCALE: _choice(
+        UINT8_RULE,
+        OLDER_UINT8_RULE,
         help="uint8 numbers of a Dict or Tuple are divided by the highest bound of their own part. row: as in older "
         "checkpoints, by the highest bound of all parts if all are uint8, else by 1",
     ),

@@ -10,8 +10,7 @@ from typing import Any
 
 from plugrad.checkpoint.disk import refuse_links
 from plugrad.learner import Learner
-from plugrad.learner.state.checkpoint import save_state
-from plugrad.learner.state.state import restore_on_error
+from plugrad.learner.state.state import restore_on_error, save_state
 from plugrad.types import (
     ALL_MODULES,
     COMPONENT_OPTIMIZER,

@@ -12,7 +12,7 @@ from sampling import make_runner
 
 from plugrad.columns import Columns
 from plugrad.config import Config
-from plugrad.config.size_limits import check_numbers
+from plugrad.config.from_files import check_numbers
 from plugrad.episodes import own_episode
 from plugrad.errors import ConfigError
 from plugrad.offline.recorder import EpisodeRecorder

@@ -14,7 +14,7 @@ from plugrad.algorithm import Algorithm
 from plugrad.cli.metrics_files import read_rows
 from plugrad.cli.progress import return_words
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.config.named_code import named_code
+from plugrad.config.from_files import named_code
 from plugrad.errors import ConfigError, SpaceMismatchError
 from plugrad.importing.trusted_names import ENVIRONMENT
 from plugrad_ppo import PPOConfig

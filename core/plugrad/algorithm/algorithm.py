@@ -28,11 +28,10 @@ from plugrad.learner.state.checkpoint import (
     as_checkpoint_error,
     check_spaces,
     load_state,
-    metadata_of,
-    save_state,
     with_hyperparameters_of,
 )
 from plugrad.learner.state.components import generators_of
+from plugrad.learner.state.state import metadata_of, save_state
 from plugrad.learner.state.untrusted import config_to_build, with_bounds_of_env
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.offline import EpisodeRecorder

@@ -9,7 +9,7 @@ from plugrad.config import RAY, Config
 from plugrad.deprecation import rllib_plugin
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
-from plugrad.hooks.registry import algorithm_of, get_algorithm
+from plugrad.hooks.registry import algorithm_name, get_algorithm
 from plugrad.learner import Learner, build_learner
 from plugrad.learner.modules.build import with_spaces
 from plugrad.types import ModuleID
@@ -141,10 +141,7 @@ class AlgorithmConfig(Config):
             seeds = range(first, first + seeds)
         return AlgorithmBatch([self.changed(seed=seed) for seed in seeds])
 
-    @classmethod
-    def _algorithm_name(cls) -> str | None:
-        algorithm = algorithm_of(cls)
-        return algorithm.name if algorithm else None
+    _algorithm_name = classmethod(algorithm_name)
 
     @classmethod
     def _class_for(cls, algorithm: str) -> type[Self]:

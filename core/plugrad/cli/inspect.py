@@ -19,7 +19,7 @@ from plugrad.config.serialize import SPACE_KEY
 from plugrad.learner.acting.policy_content import KIND, as_checkpoint
 from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE
 from plugrad.policy.policy_file import read_policy_file
-from plugrad.spaces.written import size_arguments
+from plugrad.spaces.kinds import size_arguments
 from plugrad.types import Array
 
 

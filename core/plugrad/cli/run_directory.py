@@ -33,8 +33,8 @@ from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_files import read_settings, read_table, read_text
 from plugrad.cli.trust import go_on
+from plugrad.config.from_files import check_size
 from plugrad.config.serialize import decode_field
-from plugrad.config.size_limits import check_size
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,

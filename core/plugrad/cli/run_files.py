@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.config.from_files import check_size
 from plugrad.config.serialize import parse_json, parse_toml
-from plugrad.config.size_limits import check_size
 from plugrad.errors import ConfigError, PlugradError
 
 AnyConfig = TypeVar("AnyConfig", bound=AlgorithmConfig)
@@ -129,7 +129,7 @@ def read_settings(path: Path, config_class: type[AnyConfig], *, stored_bytes: in
     Args:
         path: JSON if it ends in .json, else TOML.
         config_class: whose settings they are; a base class reads those of each algorithm.
-        stored_bytes: see `plugrad.config.size_limits.check_size`.
+        stored_bytes: see `plugrad.config.from_files.check_size`.
 
     Returns:
         The config.

@@ -25,7 +25,7 @@ from plugrad.cli.run_directory import name_missing_plugin
 from plugrad.cli.run_files import read_table
 from plugrad.cli.typed_names import look_for_plugin, look_in_current_folder
 from plugrad.config import FieldInfo
-from plugrad.config.named_code import MODULE_SETTINGS, names_in_list
+from plugrad.config.from_files import MODULE_SETTINGS, names_in_list
 from plugrad.errors import AlgorithmNotFoundError, ConfigError
 from plugrad.hooks.local_plugins import whole_name
 from plugrad.hooks.registry import get_algorithm, use_plugin

@@ -20,8 +20,7 @@ import click
 
 from plugrad.checkpoint.disk import refuse_links
 from plugrad.cli.exits import typed_command
-from plugrad.config.named_code import NamedCode, named_code, untrusted
-from plugrad.config.size_limits import too_large
+from plugrad.config.from_files import NamedCode, named_code, too_large, untrusted
 from plugrad.errors import CheckpointUnsafeError, ConfigError
 from plugrad.hooks.registry import algorithm_of, named_by_user
 from plugrad.importing.names import is_installed

@@ -19,9 +19,9 @@ import tomli_w
 
 from plugrad.config.fields import SECTIONS, FieldInfo
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.importing.names import name_to_save
+from plugrad.importing.names import name_of_unnamed, name_to_save
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.spaces.written import make_space, space_arguments, space_kind
+from plugrad.spaces.kinds import make_space, space_arguments, space_kind
 
 SPACE_KEY = "__space__"
 SPEC_KEY = "__spec__"
@@ -122,6 +122,21 @@ def encode_field(info: FieldInfo, value: Any) -> Any:
         JSON data.
     """
     return value if info.choices is not None and value in info.choices else encode(value, info.name)
+
+
+def with_names(config: Any) -> Any:
+    """A config whose functions and classes are all named: those that no other process can import by what they are.
+
+    Whoever builds from a checkpoint gives functions and classes anew, since it imports no code. So it needs no name by
+    which one could be imported, and what a lambda is called, "module:<lambda>", says enough.
+    """
+    values = {name: getattr(config, name) for name, info in type(config).fields().items() if info.importable}
+    names = {
+        name: name_of_unnamed(each)
+        for name, each in values.items()
+        if callable(each) and name_to_save(each) is None
+    }
+    return config.changed(**names) if names else config
 
 
 def to_json(data: Mapping[str, Any]) -> str:

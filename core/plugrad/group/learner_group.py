@@ -25,7 +25,8 @@ from plugrad.group.request_queue import (
     first_done,
 )
 from plugrad.learner.acting.module_policy import make_policy, warn_without_statistics
-from plugrad.learner.state.checkpoint import Hyperparameters, warn_of_unwritable
+from plugrad.learner.state.checkpoint import Hyperparameters
+from plugrad.learner.state.state import warn_of_unwritable
 from plugrad.learner.state.untrusted import config_to_build
 from plugrad.losses import Loss
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec

@@ -153,6 +153,12 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
     return _algorithm_of(cls, tuple(sys.path), tuple(map(id, _USED.values())))
 
 
+def algorithm_name(config_class: type[Any]) -> str | None:
+    """The name of `algorithm_of` a config class; None: a plain config."""
+    algorithm = algorithm_of(config_class)
+    return algorithm.name if algorithm else None
+
+
 @cache  # every build and save asks; keyed also by what else decides it
 def _algorithm_of(config_class: type[Any], path: tuple[str, ...], plugins: tuple[int, ...]) -> Plugin | None:
     used = [name for tier, name in _USED if tier == "algorithm"]

@@ -64,9 +64,7 @@ from plugrad.learner.state.checkpoint import (
     kept_coefficients,
     load_state,
     log_hyperparameters,
-    metadata_of,
     plugin_manifest,
-    save_state,
     warn_of_other_normalization,
     warn_of_other_plugins,
     with_hyperparameters_of,
@@ -79,9 +77,11 @@ from plugrad.learner.state.state import (
     copy_state,
     load_into,
     load_optimizers,
+    metadata_of,
     optimizer_states,
     pick_parts,
     restore_on_error,
+    save_state,
 )
 from plugrad.learner.state.untrusted import config_to_build
 from plugrad.learner.update import data_parallel, default_hooks, step

@@ -17,6 +17,7 @@ import numpy as np
 
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import ConfigError
+from plugrad.model_config import OLDER_UINT8_RULE, UINT8_RULE, UINT8_SCALE
 from plugrad.networks.conv_filters import Filters, image_filters, map_shapes
 from plugrad.networks.layers import (
     ACTIVATIONS,
@@ -346,7 +347,7 @@ def joined_input(space: gym.Space[Any], config: Mapping[str, Any], *, without: C
     images = [_image(part, config) for part in parts]
     if config["conv_filters"] and not any(images):
         raise ConfigError(f"conv_filters={config['conv_filters']!r}, and there is no image in {space}")
-    scales = _scales(parts, config["uint8_scale"])
+    scales = _scales(parts, config[UINT8_SCALE])
     read = [n for n, part in enumerate(parts) if not part.is_of(without)]
     slices = []
     for (image, scale, _), group in groupby(
@@ -376,7 +377,7 @@ def _scales(parts: list[RowPart], rule: str) -> list[float | None]:
         rule: "part": `byte_scale` of each; "row", of older versions: the same for all, 1 over the highest bound outside
             images if all parts are uint8, else 1.
     """
-    if rule == "part":
+    if rule == UINT8_RULE:
         return [None if is_image(part.space) else byte_scale(part.space) for part in parts]
     if any(part.space.dtype != np.uint8 for part in parts):
         return [None] * len(parts)
@@ -384,6 +385,11 @@ def _scales(parts: list[RowPart], rule: str) -> list[float | None]:
     numbers = [part.space for part in parts if not is_image(part.space)]
     highest = [int(np.max(space.high)) for space in numbers if isinstance(space, gym.spaces.Box)]
     return [1.0 / max([1, *highest])] * len(parts)
+
+
+def uint8_rule(space: gym.Space[Any] | None, config: Mapping[str, Any]) -> str | None:
+    """The rule by which a network of a `model_config` scales uint8 numbers; None where the rules do not differ."""
+    return str(config.get(UINT8_SCALE, UINT8_RULE)) if uint8_rules_differ(space) else None
 
 
 def uint8_rules_differ(space: gym.Space[Any] | None) -> bool:
@@ -402,6 +408,7 @@ def uint8_rules_differ(space: gym.Space[Any] | None) -> bool:
     except ConfigError:
         return False
     one, other = (
-        [1.0 if scale is None else scale for scale in _scales(parts, rule)] for rule in ("part", "row")
+        [1.0 if scale is None else scale for scale in _scales(parts, rule)]
+        for rule in (UINT8_RULE, OLDER_UINT8_RULE)
     )
     return any(a != b for a, b, part in zip(one, other, parts, strict=True) if not is_image(part.space))

@@ -241,12 +241,15 @@ class Network(ABC):
             slower for convolutions.
         action_space: space of one action; set when a module is made from the network.
         critic_only: keys of a Dict observation that ACTION_DIST_INPUTS do not depend on; policies do not ask for them.
+        uint8_rule: its rule of `uint8_scale`, if the other rule gives its observations other factors; set as
+            `action_space`.
     """
 
     parameters: tuple[Parameter, ...]
     acts_in_numpy: bool = True
     action_space: gym.Space[Any] | None = None
     critic_only: Sequence[str] = ()
+    uint8_rule: str | None = None
     _classes: tuple[Any, ...] = ()
     """An action space, how many kinds of spaces were registered, and `{ops: distribution class}` of this space."""
 

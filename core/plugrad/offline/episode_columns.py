@@ -12,12 +12,12 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.batch.forms import flatten_states
+from plugrad.config.from_files import num_values, written_boxes
 from plugrad.config.serialize import decode
-from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.offline.validation import check_numbers, column_error
-from plugrad.spaces.written import kind_named, recorded_kinds, size_arguments
+from plugrad.spaces.kinds import kind_named, recorded_kinds, size_arguments
 from plugrad.types import Array
 
 _STEPS = ("observations", "actions", "rewards")

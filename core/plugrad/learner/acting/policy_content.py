@@ -9,13 +9,8 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
 from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
 from plugrad.learner.acting.acting_network import acting_network
-from plugrad.learner.state.checkpoint import (
-    ENV_OBSERVATION_SPACE,
-    UINT8_SCALE,
-    part_of,
-    rule_of,
-)
-from plugrad.model_config import CRITIC_ONLY
+from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE, part_of
+from plugrad.model_config import CRITIC_ONLY, UINT8_SCALE
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.observations import is_structured
 from plugrad.policy.observations import ObservationEncoder
@@ -87,7 +82,7 @@ def _acting_spec(learner: "Learner", module_id: ModuleID) -> tuple[RLModuleSpec,
 
 def _written_model_config(module: RLModule) -> Mapping[str, Any]:
     """The settings with the rule of uint8 numbers, which files of older versions lack."""
-    rule = rule_of(module)
+    rule = None if module.network is None else module.network.uint8_rule
     return module.model_config if rule is None else {**module.model_config, UINT8_SCALE: rule}
 
 

@@ -10,8 +10,8 @@ import gymnasium as gym
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.checkpoint.runs import checkpoint_of
 from plugrad.config import Config
+from plugrad.config.from_files import num_values, written_boxes
 from plugrad.config.serialize import decode
-from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.errors import BackendNotFoundError, ConfigError, UnknownModuleError, did_you_mean
 from plugrad.learner.acting.module_policy import (
     make_policy,

@@ -21,6 +21,7 @@ from plugrad.learner.update.connectors import Piece, make_pipeline
 from plugrad.model_config import ACTION_DISTRIBUTION, BETA, CRITIC_OBS, CRITIC_ONLY, GSDE, USE_PREV
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, names_modules, spaces_of, specs_of
 from plugrad.networks import Network
+from plugrad.networks.inputs import uint8_rule
 from plugrad.observations import is_structured, model_space, stored_space
 from plugrad.rl_module import MultiRLModule, RLModule, check_same_arrays
 from plugrad.sampling.atari import FILTERS as ATARI_FILTERS
@@ -136,33 +137,32 @@ def choose_device(config: Config, info: BackendInfo) -> str:
 
 
 def _group_of(device: str, config: Config, info: BackendInfo) -> str:
-    asked, without = f"sharding={config.sharding!r}", "leave .learners(sharding=...) out"
+    without = "leave .learners(sharding=...) out"
+
+    def refusal(why: str) -> ConfigError:
+        return ConfigError(f"sharding={config.sharding!r}: backend {info.name!r} {why}", field="sharding")
+
     if config.launcher != RAY:
         if info.divide is None:
-            raise ConfigError(
-                f"{asked}: backend {info.name!r} does not shard a learner over the processes of "
-                f"launcher={config.launcher!r}: type .framework(...) with one that does (docs/many-learners.md, "
-                f"sharding), or {without}",
-                field="sharding",
+            raise refusal(
+                f"does not shard a learner over the processes of launcher={config.launcher!r}: type .framework(...) "
+                f"with one that does (docs/many-learners.md, sharding), or {without}"
             )
         return device
     if info.device_groups is None and info.divide is not None:
-        raise ConfigError(
-            f"{asked}: backend {info.name!r} shards a learner over several processes, and this one is alone: type "
-            f'.learners(launcher="env") and start the program with torchrun (docs/your-cluster.md), or {without}',
-            field="sharding",
+        raise refusal(
+            "shards a learner over several processes, and this one is alone: type "
+            f'.learners(launcher="env") and start the program with torchrun (docs/your-cluster.md), or {without}'
         )
     if info.device_groups is None:
-        raise ConfigError(
-            f"{asked}: backend {info.name!r} does not shard a learner: type .framework(...) with one that does "
-            f"(docs/many-learners.md, one learner on several devices), or {without}",
-            field="sharding",
+        raise refusal(
+            "does not shard a learner: type .framework(...) with one that does (docs/many-learners.md, one learner on "
+            f"several devices), or {without}"
         )
     if device not in info.device_groups:
-        raise ConfigError(
-            f"{asked}: backend {info.name!r} sees one device of this kind, {device}, and there is nothing to share: "
-            f"{without}. For a trial on the CPU let the framework see several (docs/many-learners.md)",
-            field="sharding",
+        raise refusal(
+            f"sees one device of this kind, {device}, and there is nothing to share: {without}. For a trial on the CPU "
+            "let the framework see several (docs/many-learners.md)"
         )
     return info.device_groups[device]
 
@@ -298,10 +298,10 @@ def build_module(learner: "Learner", module_id: ModuleID, spec: RLModuleSpec) ->
     config = learner.config.get_config_for_module(module_id)
     network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
     network.action_space = spec.action_space
+    network.uint8_rule = uint8_rule(spec.observation_space, spec.model_config)
     _check_reads_settings(module_id, spec, network)
-    weights = _expected_weights(module_id, network)
-    if weights is None:
-        weights = network.initial_weights(learner.stream(module_id, "weights"))
+    expected = _expected_weights(module_id, network)
+    weights = expected or network.initial_weights(learner.stream(module_id, "weights"))
     built: RLModule = learner._build_module(
         module_id=module_id, module_spec=spec, network=network, weights=weights
     )

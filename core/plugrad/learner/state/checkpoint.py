@@ -1,4 +1,4 @@
-"""A learner's state on disk: saving, loading, and what of the saved run is compared with the one that loads it.
+"""Loading a learner's state from disk, and what of the run that saved it is compared with the one that loads it.
 
 Plugins, spaces, the scale of uint8 numbers, hyperparameters.
 """
@@ -12,25 +12,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from plugrad.config.named_code import with_names
+from plugrad.checkpoint import Checkpoint, load_checkpoint
+from plugrad.config.from_files import check_size
 from plugrad.config.rules import without_ineffective_overrides
 from plugrad.config.serialize import decode, decode_field
-from plugrad.config.size_limits import check_size
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import CheckpointError, ConfigError, PlugradError, RestoreMismatchError
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import owner_of
-from plugrad.learner.state.state import oldest_reader
+from plugrad.learner.state.state import byte_scales
+from plugrad.model_config import OLDER_UINT8_RULE, UINT8_RULE, UINT8_SCALE
 from plugrad.module_spec import spaces_of, specs_of
-from plugrad.networks.inputs import uint8_rules_differ
-from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.rl_module import MultiRLModule
 from plugrad.sampling.named_envs import env_name
 from plugrad.spaces.fit import NAMES, Name, check_fit
-from plugrad.types import ALL_MODULES, COMPONENT_LEARNER, COMPONENT_RL_MODULE, ModuleID, StrPath
+from plugrad.types import ALL_MODULES, COMPONENT_RL_MODULE, ModuleID, StrPath
 
 if TYPE_CHECKING:
-    from plugrad.learner.learner import Learner
+    pass
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 """Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
@@ -39,57 +38,6 @@ ENV_OBSERVATION_SPACES: Final = "env_observation_spaces"
 """The same for an environment with many agents: `{module_id: space}`."""
 
 _OF_PLUGIN: Final = ("kind", "name", "distribution", "version")
-
-
-def metadata_of(learner: "Learner", config: Any, *, kind: str) -> dict[str, Any]:
-    """The metadata of a checkpoint: what is needed to rebuild its learner, and which plugins wrote it.
-
-    Args:
-        learner: the learner, for its modules and plugins.
-        config: the config of the learner or algorithm that is saved.
-        kind: "learner" or "algorithm".
-
-    Returns:
-        JSON data.
-    """
-    written = with_names(config).to_dict()
-    return {
-        "kind": kind,
-        "backend": config.backend,
-        "algorithm": written["algorithm"],
-        "module_ids": list(learner.module),
-        "plugins": [*learner._plugin_manifest],
-        "config": written,
-        UINT8_SCALE: byte_scales(learner.module),
-    }
-
-
-def warn_of_unwritable(config: Any) -> None:
-    """Warn, at the user's line, of a setting with which nothing can be saved, such as a lambda in `env_wrappers`."""
-    try:
-        with_names(config).to_dict()
-    except ConfigError as error:
-        warn_at_users_line(f"{error}. Until then save_to_path raises this error")
-
-
-def save_state(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *, keep: int) -> str:
-    """Write a state with its metadata.
-
-    Args:
-        path: a checkpoint directory.
-        state: nested dicts of arrays and plain values.
-        metadata: JSON data.
-        keep: how many saves to keep.
-
-    Returns:
-        `path`.
-    """
-    key = COMPONENT_LEARNER if metadata.get("kind") == "algorithm" else ""
-    learner = dict(state[key] if key else state)
-    for name in [name for name, each in learner.items() if not each and oldest_reader({name: True}) > 1]:
-        del learner[name]  # so that an older version of plugrad reads the file
-    state, version = {**state, key: learner} if key else learner, oldest_reader(learner)
-    return str(save_checkpoint(path, state, metadata=metadata, keep=keep, format_version=version))
 
 
 def load_state(path: StrPath, *, kind: str) -> Checkpoint:
@@ -357,24 +305,7 @@ def _check_fit(
 # --- byte scales ---
 #
 # How modules of a checkpoint scale the uint8 parts of a Dict or Tuple: by the rule of the version that trained them.
-# The setting is `uint8_scale` of a `model_config`. Checkpoints say which rule the modules have where the rules
-# differ; those of versions before the setting say nothing, and their modules have the rule "row".
-
-UINT8_SCALE: Final = "uint8_scale"
-"""In the metadata of a checkpoint: `{module_id: rule}` of the modules whose numbers depend on it."""
-RULE, OLDER_RULE = "part", "row"
-
-
-def byte_scales(modules: MultiRLModule) -> dict[ModuleID, str]:
-    """The rules of built-in modules for which the rules differ."""
-    return {module_id: rule for module_id, module in modules.items() if (rule := rule_of(module))}
-
-
-def rule_of(module: RLModule) -> str | None:
-    """The rule of a module; None if it does not matter, as for a user's own module."""
-    if module.network is None or not uint8_rules_differ(module.observation_space):
-        return None
-    return str(module.model_config.get(UINT8_SCALE, RULE))
+# Checkpoints of versions before the setting `uint8_scale` say nothing: their modules have the older rule.
 
 
 def check_byte_scales(
@@ -394,12 +325,12 @@ def check_byte_scales(
     saved = metadata.get(UINT8_SCALE)
     known = saved if isinstance(saved, Mapping) else {}
     for module_id, rule in byte_scales(modules).items():
-        found = known.get(module_id, OLDER_RULE)
+        found = known.get(module_id, OLDER_UINT8_RULE)
         if module_id in restored and found != rule:
             raise RestoreMismatchError(
                 f"{path}: module {module_id!r} was trained with uint8 observations scaled by the rule "
                 f"{str(found)[:20]!r}, and this one has the rule {rule!r}: build it with "
-                f'model_config={{"{UINT8_SCALE}": "{OLDER_RULE if found == OLDER_RULE else RULE}"}}',
+                f'model_config={{"{UINT8_SCALE}": "{OLDER_UINT8_RULE if found == OLDER_UINT8_RULE else UINT8_RULE}"}}',
                 mismatched={UINT8_SCALE: (found, rule)},
             )
 

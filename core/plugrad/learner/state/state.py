@@ -1,4 +1,4 @@
-"""A learner's state as nested dicts: reading, checking and setting it; parts by path, such as "rl_module/p0"."""
+"""A learner's state as nested dicts: reading, checking, setting, saving; parts by path, such as "rl_module/p0"."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plugrad.checkpoint import save_checkpoint
+from plugrad.config.serialize import with_names
+from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
 from plugrad.learner.state.buffers import fill_missing_buffers
 from plugrad.learner.state.components import COMPONENTS, State, find_made_variables, state_variables
+from plugrad.model_config import UINT8_SCALE
 from plugrad.ops import Variable
 from plugrad.optimizers import DelayedOptimizer, without_count
-from plugrad.rl_module import check_same_arrays
-from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID
+from plugrad.rl_module import MultiRLModule, check_same_arrays
+from plugrad.types import COMPONENT_LEARNER, COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID, StrPath
 
 if TYPE_CHECKING:
     from plugrad.learner.learner import Learner
@@ -202,6 +206,66 @@ def load_optimizers(learner: "Learner", state: Mapping[str, Any]) -> None:
         learner._set_optimizer_lr(registered.optimizer, float(saved["learning_rate"]))
         adapter, slots = registered.optimizer_adapter, saved["slots"]
         adapter.set_slots(slots if isinstance(adapter, DelayedOptimizer) else without_count(slots))
+
+
+# --- the same on disk; `plugrad.learner.state.checkpoint` loads it ---
+
+
+def metadata_of(learner: "Learner", config: Any, *, kind: str) -> dict[str, Any]:
+    """The metadata of a checkpoint: what is needed to rebuild its learner, and which plugins wrote it.
+
+    Args:
+        learner: the learner, for its modules and plugins.
+        config: the config of the learner or algorithm that is saved.
+        kind: "learner" or "algorithm".
+
+    Returns:
+        JSON data.
+    """
+    written = with_names(config).to_dict()
+    return {
+        "kind": kind,
+        "backend": config.backend,
+        "algorithm": written["algorithm"],
+        "module_ids": list(learner.module),
+        "plugins": [*learner._plugin_manifest],
+        "config": written,
+        UINT8_SCALE: byte_scales(learner.module),
+    }
+
+
+def warn_of_unwritable(config: Any) -> None:
+    """Warn, at the user's line, of a setting with which nothing can be saved, such as a lambda in `env_wrappers`."""
+    try:
+        with_names(config).to_dict()
+    except ConfigError as error:
+        warn_at_users_line(f"{error}. Until then save_to_path raises this error")
+
+
+def save_state(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *, keep: int) -> str:
+    """Write a state with its metadata.
+
+    Args:
+        path: a checkpoint directory.
+        state: nested dicts of arrays and plain values.
+        metadata: JSON data.
+        keep: how many saves to keep.
+
+    Returns:
+        `path`.
+    """
+    key = COMPONENT_LEARNER if metadata.get("kind") == "algorithm" else ""
+    learner = dict(state[key] if key else state)
+    for name in [name for name, each in learner.items() if not each and oldest_reader({name: True}) > 1]:
+        del learner[name]  # so that an older version of plugrad reads the file
+    state, version = {**state, key: learner} if key else learner, oldest_reader(learner)
+    return str(save_checkpoint(path, state, metadata=metadata, keep=keep, format_version=version))
+
+
+def byte_scales(modules: MultiRLModule) -> dict[ModuleID, str]:
+    """The rules by which built-in modules scale uint8 numbers, of those for which the rules differ."""
+    networks = ((module_id, module.network) for module_id, module in modules.items())
+    return {module_id: rule for module_id, network in networks if network and (rule := network.uint8_rule)}
 
 
 # --- copies of a learner's state that are restored after an error, and its digest ---

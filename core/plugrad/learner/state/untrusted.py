@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from plugrad.checkpoint import Checkpoint
 from plugrad.config import RAY, Config
-from plugrad.config.named_code import names_in_list
+from plugrad.config.from_files import check_numbers, check_size, names_in_list
 from plugrad.config.sampling_settings import CODE_OF_SAMPLING
 from plugrad.config.serialize import ALGORITHM_KEY
-from plugrad.config.size_limits import check_numbers, check_size
 from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError, ConfigError
 from plugrad.hooks.registry import check_installed, get_algorithm
 from plugrad.importing.names import importable_name
@@ -24,9 +23,7 @@ from plugrad.learner.modules.build import expect_weights, with_spaces
 from plugrad.learner.state.checkpoint import (
     ENV_OBSERVATION_SPACE,
     ENV_OBSERVATION_SPACES,
-    OLDER_RULE,
     OVERRIDES,
-    UINT8_SCALE,
     as_checkpoint_error,
     load_state,
     owner_in_words,
@@ -34,6 +31,7 @@ from plugrad.learner.state.checkpoint import (
     stored_bytes,
 )
 from plugrad.learner.state.state import check_whole
+from plugrad.model_config import OLDER_UINT8_RULE, UINT8_SCALE
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec, spaces_of, specs_of
 from plugrad.networks.inputs import uint8_rules_differ
 from plugrad.rl_module.random_module import RandomRLModule
@@ -161,7 +159,7 @@ def keep_byte_scales(config: Any, metadata: Mapping[str, Any]) -> Any:
     ]
     if not affected or isinstance(metadata.get(UINT8_SCALE), Mapping):
         return config
-    config = config.rl_module(model_config={UINT8_SCALE: OLDER_RULE, **config.model_config})
+    config = config.rl_module(model_config={UINT8_SCALE: OLDER_UINT8_RULE, **config.model_config})
     spec = config.rl_module_spec
     if isinstance(spec, RLModuleSpec):
         return config.rl_module(rl_module_spec=_with_older_rule(spec))
@@ -177,7 +175,7 @@ def keep_byte_scales(config: Any, metadata: Mapping[str, Any]) -> Any:
 def _with_older_rule(spec: RLModuleSpec) -> RLModuleSpec:
     if not isinstance(spec, RLModuleSpec) or spec.module_class is not None or not spec.model_config:
         return spec
-    return replace(spec, model_config={UINT8_SCALE: OLDER_RULE, **spec.model_config})
+    return replace(spec, model_config={UINT8_SCALE: OLDER_UINT8_RULE, **spec.model_config})
 
 
 # --- the config that a checkpoint asks for ---
