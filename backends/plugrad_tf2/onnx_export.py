@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from plugrad.hooks.backend_types import Forward
 from plugrad.hooks.markers import hookimpl
-from plugrad.importing.extras import require_extra
+from plugrad.importing.on_use import require_extra
 
 
 @hookimpl

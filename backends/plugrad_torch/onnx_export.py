@@ -10,7 +10,7 @@ import torch
 
 from plugrad.hooks.backend_types import Forward
 from plugrad.hooks.markers import hookimpl
-from plugrad.importing.extras import require_extra
+from plugrad.importing.on_use import require_extra
 from plugrad_torch.module import TorchRLModule
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from plugrad.errors import ConfigError
 from plugrad.spaces.kinds import sizes_of_choices
-from plugrad.spaces.structure import leaves
+from plugrad.spaces.layout import leaves
 from plugrad.types import Array
 
 

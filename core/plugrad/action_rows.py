@@ -10,8 +10,7 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from plugrad.spaces.kinds import arrays_of, is_array, is_structured, number_of_choices
-from plugrad.spaces.layout import RowPart, action_parts
-from plugrad.spaces.structure import leaves, structure_leaves
+from plugrad.spaces.layout import RowPart, action_parts, leaves, structure_leaves
 from plugrad.types import Array
 
 

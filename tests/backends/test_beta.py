@@ -14,7 +14,7 @@ from learning import quick_mode
 import plugrad
 from plugrad import numpy_ops
 from plugrad.distributions import Beta, beta_class
-from plugrad.distributions.beta import log_beta
+from plugrad.distributions.continuous import log_beta
 from plugrad.errors import ConfigError
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_config
 from plugrad_ppo import PPOConfig

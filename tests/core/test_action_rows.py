@@ -15,10 +15,10 @@ from plugrad.distributions import distribution_class
 from plugrad.policy.actions import (
     action_converter,
     first_action,
+    random_action_sampler,
     stack_actions,
     unstack_actions,
 )
-from plugrad.policy.random_actions import random_action_sampler
 from plugrad.types import Array
 
 seeds = st.integers(0, 2**32 - 1)

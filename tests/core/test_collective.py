@@ -16,8 +16,7 @@ from plugrad import AlgorithmConfig
 from plugrad.collective import Collective, Membership, Place
 from plugrad.collective.shared_memory import SharedMemory, shared_file_path
 from plugrad.errors import CollectiveError, ConfigError, LearnerTimeoutError
-from plugrad.hooks.collectives import choose_collective
-from plugrad.hooks.registry import load_collective
+from plugrad.hooks.registry import choose_collective, load_collective
 
 
 def leaves_a_file(end):

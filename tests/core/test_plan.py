@@ -6,8 +6,8 @@ from click.testing import CliRunner
 from plugrad.cli import main
 from plugrad.cli.plan import Plan, auto_collective
 from plugrad.errors import ConfigError
-from plugrad.hooks.collectives import choose_collective
 from plugrad.hooks.plugin_records import list_plugins
+from plugrad.hooks.registry import choose_collective
 
 
 @pytest.mark.parametrize(

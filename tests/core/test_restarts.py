@@ -4,7 +4,7 @@ import pytest
 
 from plugrad import AlgorithmConfig
 from plugrad.errors import ConfigError
-from plugrad.workers.restarts import RestartLimit
+from plugrad.workers.answers import RestartLimit
 
 
 def test_so_many_restarts_are_allowed_in_any_hour():

@@ -8,7 +8,7 @@ from threads import on_all
 
 from plugrad import Columns, LearnerGroup, SingleAgentEpisode, hookimpl
 from plugrad.errors import NonFiniteError
-from plugrad.group.connected_batch import after_connectors, connect
+from plugrad.group.learner_actor import after_connectors, connect
 from plugrad.learner.state.state import digest as digest_of
 from plugrad_ppo import PPOLearner
 

@@ -20,8 +20,7 @@ from plugrad.batch.forms import (
     minibatch,
     portable,
 )
-from plugrad.batch.next_steps import next_columns, of_next, with_state
-from plugrad.batch.sequences import pad, piece_lengths, unpad
+from plugrad.batch.sequences import next_columns, of_next, pad, piece_lengths, unpad, with_state
 
 __all__ = [
     "Batch",

@@ -16,8 +16,7 @@ from plugrad.errors import ConfigError
 from plugrad.observations.rows import cast_exactly, limits_of_choices
 from plugrad.spaces import kinds
 from plugrad.spaces.kinds import array_space, is_array, is_box, is_structured, number_of_choices
-from plugrad.spaces.layout import RowPart, action_parts, row_shape
-from plugrad.spaces.structure import leaves
+from plugrad.spaces.layout import RowPart, action_parts, leaves, row_shape
 from plugrad.types import Array, ModuleID
 
 

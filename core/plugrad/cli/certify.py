@@ -16,8 +16,8 @@ from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.local_plugins import load_local_plugin, whole_name
 from plugrad.hooks.plugin_records import list_plugins
-from plugrad.importing.extras import require_extra
 from plugrad.importing.names import is_local_plugin
+from plugrad.importing.on_use import require_extra
 
 KINDS = ("backend", "algorithm")
 _PYTEST_OPTIONS = (

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from plugrad.collective import Place
 from plugrad.errors import ConfigError
-from plugrad.hooks.collectives import IN_ORDER
 from plugrad.hooks.plugin_records import PluginRecord
-from plugrad.hooks.registry import load_collective
+from plugrad.hooks.registry import IN_ORDER, load_collective
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ collective that failed cannot be used again: its processes join a new one.
 Ray tells a group's learners of each other. Where a cluster starts the processes itself, a `Launcher` does.
 """
 
-from plugrad.collective.base import Collective, Membership, Place, left_error
-from plugrad.collective.launcher import Launcher
+from plugrad.collective.base import Collective, Launcher, Membership, Place, left_error
 
 __all__ = ["Collective", "Launcher", "Membership", "Place", "left_error"]

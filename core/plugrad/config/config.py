@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Final, Self
 from plugrad.config.checks import checked
 from plugrad.config.fields import FieldInfo, field
 from plugrad.config.fluent import UNSET, given
-from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
 from plugrad.config.rules import (
     check_consistency,
     check_overrides,
+    default_optimizer,
+    merged_optimizer,
     standby_settings,
     use_standbys,
 )

@@ -7,20 +7,18 @@ Leading dimensions are kept: logits (B, input_dim) give logp, entropy and KL of 
 of a space and applies the bounds of a `Box`.
 """
 
-from plugrad.distributions.beta import Beta
-from plugrad.distributions.bounded import BoundedDistribution
-from plugrad.distributions.categorical import LOWEST, Categorical, MultiCategorical
-from plugrad.distributions.distribution import D, Distribution
-from plugrad.distributions.gaussian import (
+from plugrad.distributions.categorical import LOWEST, Categorical, MultiCategorical, mask_logits
+from plugrad.distributions.continuous import (
     HALF_LOG_2PI,
     LOG_STD_BOUNDS,
+    Beta,
+    BoundedDistribution,
     DiagGaussian,
     SquashedGaussian,
     SquashedStateDependentGaussian,
     StateDependentGaussian,
 )
-from plugrad.distributions.masks import mask_logits
-from plugrad.distributions.multi import MultiDistribution
+from plugrad.distributions.distribution import D, Distribution, MultiDistribution
 from plugrad.distributions.spaces import (
     beta_class,
     distribution_class,

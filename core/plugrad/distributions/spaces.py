@@ -9,17 +9,17 @@ import gymnasium as gym
 import numpy as np
 
 import plugrad.numpy_ops as numpy_ops
-from plugrad.distributions.beta import Beta
-from plugrad.distributions.bounded import BoundedDistribution, Run
 from plugrad.distributions.categorical import Categorical, MultiCategorical
-from plugrad.distributions.distribution import Distribution
-from plugrad.distributions.gaussian import (
+from plugrad.distributions.continuous import (
+    Beta,
+    BoundedDistribution,
     DiagGaussian,
+    Run,
     SquashedGaussian,
     SquashedStateDependentGaussian,
     StateDependentGaussian,
 )
-from plugrad.distributions.multi import MultiDistribution
+from plugrad.distributions.distribution import Distribution, MultiDistribution
 from plugrad.errors import ConfigError
 from plugrad.ops import Ops
 from plugrad.spaces.kinds import array_space, kind_of, sizes_of_choices

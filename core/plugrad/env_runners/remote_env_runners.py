@@ -29,8 +29,7 @@ from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
 from plugrad.sampling.named_envs import spec_to_send
 from plugrad.sampling.sample import Sample
 from plugrad.types import ModuleID
-from plugrad.workers.answers import LostActor, gather, gather_with_pings
-from plugrad.workers.restarts import RestartLimit
+from plugrad.workers.answers import LostActor, RestartLimit, gather, gather_with_pings
 
 log = logging.getLogger("plugrad")
 _OF_MODULES = ("policies", "rl_module_spec", "agent_to_module")

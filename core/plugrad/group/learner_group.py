@@ -13,8 +13,7 @@ from plugrad.config import RAY, Config
 from plugrad.deprecation import HasOlderNames, call_with_older_arguments
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import ConfigError, RestoreMismatchError, UnfinishedStepError, UnknownModuleError
-from plugrad.group.acting_learner import ActingLearner
-from plugrad.group.local_learner import LocalLearner
+from plugrad.group.acting_learner import ActingLearner, LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.request_queue import (
     BackgroundRequestQueue,

@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 from plugrad.config import Config
 from plugrad.errors import LearnerGroupDeadError, LearnerTimeoutError, PlugradError
 from plugrad.group.worker_group import WorkerGroup
-from plugrad.workers.answers import LostActor
-from plugrad.workers.restarts import RestartLimit
+from plugrad.workers.answers import LostActor, RestartLimit
 
 log = logging.getLogger("plugrad")
 

@@ -18,8 +18,8 @@ from plugrad.errors import CollectiveError, ConfigError, LearnerGroupDeadError
 from plugrad.group.messages import Replies, exchange_failure, raise_failures
 from plugrad.group.recovery import RecoveringLearners
 from plugrad.group.worker_group import WorkerGroup, place_of
-from plugrad.hooks.collectives import choose_collective
 from plugrad.hooks.learner_protocol import LearnerProtocol
+from plugrad.hooks.registry import choose_collective
 from plugrad.learner import Learner
 from plugrad.learner.modules.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed

@@ -15,8 +15,7 @@ from typing import Any
 from plugrad.errors import LearnerGroupDeadError
 from plugrad.group.messages import Reply
 from plugrad.workers.actors import Actor, RayCalls
-from plugrad.workers.answers import LostActor
-from plugrad.workers.restarts import RestartLimit
+from plugrad.workers.answers import LostActor, RestartLimit
 
 FOLLOW_SHARE = 0.02
 """The fraction of its time that a learner may spend on copies of its state for the standbys."""

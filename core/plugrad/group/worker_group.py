@@ -16,13 +16,11 @@ from plugrad.errors import LearnerGroupDeadError, LearnerTimeoutError, PlugradEr
 from plugrad.group.learner_actor import LearnerActor
 from plugrad.group.messages import Replies, Reply, make_failure, raise_failures
 from plugrad.group.standbys import Standbys
-from plugrad.hooks.collectives import choose_collective
-from plugrad.hooks.registry import load_collective
+from plugrad.hooks.registry import choose_collective, load_collective
 from plugrad.workers.actors import Actor, RayCalls, kill_all
-from plugrad.workers.answers import LostActor, gather, gather_with_pings
+from plugrad.workers.answers import LostActor, RestartLimit, gather, gather_with_pings
 from plugrad.workers.placement import Placement
 from plugrad.workers.ray_start import num_cpus_to_reserve
-from plugrad.workers.restarts import RestartLimit
 
 GRACE_S = 1.0
 """How much longer the driver waits than the learners wait for each other: they know which one is missing."""

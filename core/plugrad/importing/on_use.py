@@ -1,10 +1,12 @@
-"""Names of a package that are imported when they are first used (PEP 562), so that a process loads what it needs."""
+"""Packages that are imported when they are used, and those of extras, which may be missing."""
 
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+
+from plugrad.errors import MissingFrameworkError
 
 
 def imported_on_use(
@@ -35,3 +37,20 @@ def imported_on_use(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: sorted({*vars(sys.modules[package]), *places})
+
+
+def require_extra(package: str, extra: str, use: str) -> None:
+    """Check that a package of an extra is installed.
+
+    Args:
+        package: the name to import.
+        extra: of plugrad, that installs it.
+        use: what needs it.
+
+    Raises:
+        MissingFrameworkError: it is missing; says what to type.
+    """
+    if find_spec(package) is None:
+        raise MissingFrameworkError(
+            f'{use} needs {package}: pip install "plugrad[{extra}]"', requires=package
+        )

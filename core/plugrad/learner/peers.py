@@ -25,8 +25,7 @@ from plugrad.batch.forms import are_sequences, env_steps_of
 from plugrad.batch.sequences import join_sequences
 from plugrad.collective import Collective, Launcher, Membership, Place
 from plugrad.errors import BatchError, CollectiveError, ConfigError, LearnerGroupDeadError, PlugradError
-from plugrad.hooks.collectives import choose_collective
-from plugrad.hooks.registry import load_collective, load_launcher
+from plugrad.hooks.registry import choose_collective, load_collective, load_launcher
 from plugrad.learner.state.state import digest
 from plugrad.learner.update.checks import columns_to_numpy, own_columns
 from plugrad.learner.update.data_parallel import set_collective

@@ -18,8 +18,7 @@ from plugrad.spaces.kinds import (
     kind_of,
     number_of_choices,
 )
-from plugrad.spaces.layout import RowPart, row_parts
-from plugrad.spaces.structure import from_leaves
+from plugrad.spaces.layout import RowPart, from_leaves, row_parts
 from plugrad.types import Array, Tensor
 
 FLOAT32_MAX: Final = float(np.finfo(np.float32).max)

@@ -8,8 +8,7 @@ docs/episode-format.md describes the format on disk. `episode_files` and `episod
 writes while training samples, `minari` reads Minari's data sets, `validation` checks both.
 """
 
-from plugrad.offline.episode_data import EpisodeData
-from plugrad.offline.episode_files import save_episodes
+from plugrad.offline.episode_data import EpisodeData, save_episodes
 from plugrad.offline.inputs import load_episodes
 from plugrad.offline.recorder import EpisodeRecorder
 

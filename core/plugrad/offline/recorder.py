@@ -12,7 +12,7 @@ import gymnasium as gym
 
 from plugrad.checkpoint import list_saves, load_checkpoint
 from plugrad.episodes import SingleAgentEpisode, concat_chunks, masks_of, own_episode
-from plugrad.offline.episode_files import save_episodes
+from plugrad.offline.episode_data import save_episodes
 
 RECORDING: Final = "recording"
 NUM_RECORDED: Final = "num_recorded"

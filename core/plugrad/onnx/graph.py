@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import ConfigError, PluginError
-from plugrad.importing.extras import require_extra
+from plugrad.importing.on_use import require_extra
 from plugrad.onnx.tensor import OnnxTensor
 from plugrad.types import Array
 

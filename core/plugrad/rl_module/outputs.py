@@ -11,7 +11,7 @@ from plugrad.columns import Columns
 from plugrad.distributions import Distribution
 from plugrad.errors import BatchError, MissingColumnError, NonFiniteBatchError, did_you_mean
 from plugrad.observations import row_parts, row_shape
-from plugrad.spaces.structure import structure_leaves
+from plugrad.spaces.layout import structure_leaves
 from plugrad.types import Array, Tensor
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.columns import Columns
-from plugrad.policy.random_actions import random_action_sampler
+from plugrad.policy.actions import random_action_sampler
 from plugrad.rl_module.rl_module import RLModule
 from plugrad.types import Array
 

@@ -16,7 +16,7 @@ from plugrad.columns import Columns
 from plugrad.errors import ConfigError, EnvContractError, PlugradError
 from plugrad.observations.rows import cast_exactly, nonfinite, nonfinite_part
 from plugrad.spaces.kinds import is_array
-from plugrad.spaces.structure import leaves
+from plugrad.spaces.layout import leaves
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"

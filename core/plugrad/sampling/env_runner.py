@@ -13,9 +13,9 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import RestoreMismatchError
 from plugrad.observations import model_space, stored_space
 from plugrad.observations.rows import is_finite
+from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
-from plugrad.policy.random_actions import random_action_sampler
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall

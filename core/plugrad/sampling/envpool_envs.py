@@ -11,13 +11,13 @@ from gymnasium.spaces import Box, Space
 from gymnasium.spaces.utils import flatten_space
 
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.importing.extras import require_extra
+from plugrad.importing.on_use import require_extra
 from plugrad.observations.rows import flat_rows
 from plugrad.rng_streams import fresh_seed
 from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
 from plugrad.sampling.vector_envs import EnvSpaces, VectorEnvs, reset_seeds
 from plugrad.spaces.kinds import is_box
-from plugrad.spaces.structure import leaves, with_leaves
+from plugrad.spaces.layout import leaves, with_leaves
 from plugrad.types import Array
 
 OWN = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info")

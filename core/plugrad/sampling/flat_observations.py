@@ -9,8 +9,7 @@ from gymnasium.spaces import Space, flatten_space
 from plugrad.observations.rows import cast_exactly
 from plugrad.sampling.env_checker import WrongObservationError
 from plugrad.spaces.kinds import array_of, first_choice, is_one_hot, number_of_choices
-from plugrad.spaces.layout import RowPart, row_parts
-from plugrad.spaces.structure import in_arrays, leaves, structure_leaves
+from plugrad.spaces.layout import RowPart, in_arrays, leaves, row_parts, structure_leaves
 from plugrad.types import Array
 
 

@@ -13,8 +13,8 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from plugrad.errors import ConfigError, PlugradError, did_you_mean
-from plugrad.importing.extras import require_extra
 from plugrad.importing.names import import_named, in_main_by_value
+from plugrad.importing.on_use import require_extra
 
 EnvSource: TypeAlias = str | Callable[..., Any]
 """A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""

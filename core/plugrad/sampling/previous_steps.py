@@ -22,7 +22,7 @@ from plugrad.module_spec import specs_of
 from plugrad.sampling.flat_observations import RowWriter
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
 from plugrad.spaces.kinds import array_space, dict_of, named_parts, number_of_choices
-from plugrad.spaces.structure import from_leaves, leaves, structure_leaves, with_leaves
+from plugrad.spaces.layout import from_leaves, leaves, structure_leaves, with_leaves
 from plugrad.types import AgentID, Array
 
 if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there

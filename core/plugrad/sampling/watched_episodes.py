@@ -14,7 +14,7 @@ from gymnasium.spaces import unflatten
 from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.spaces.kinds import is_box
-from plugrad.spaces.structure import in_arrays
+from plugrad.spaces.layout import in_arrays
 from plugrad.types import AgentID, ModuleID
 
 STARTED, STEPPED, ENDED = "episode_started", "episode_stepped", "episode_ended"

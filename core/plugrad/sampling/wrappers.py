@@ -16,7 +16,7 @@ from plugrad.sampling.multi_agent.env_faces import has_many_agents
 from plugrad.sampling.named_envs import NAMESPACES, registration
 from plugrad.sampling.previous_steps import NO_PREVIOUS, PreviousParts, PreviousSteps
 from plugrad.spaces.kinds import array_of, is_structured
-from plugrad.spaces.structure import from_leaves, in_arrays, in_order_of, leaves, structure_leaves
+from plugrad.spaces.layout import from_leaves, in_arrays, in_order_of, leaves, structure_leaves
 
 if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there
     from plugrad.config import Config

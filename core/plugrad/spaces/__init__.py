@@ -15,6 +15,6 @@
 from plugrad.spaces.fit import check_fit as check_fit
 from plugrad.spaces.fit import row_order as row_order
 from plugrad.spaces.kinds import array_space, register
-from plugrad.spaces.structure import in_order_of as in_order_of
+from plugrad.spaces.layout import in_order_of as in_order_of
 
 __all__ = ["array_space", "register"]

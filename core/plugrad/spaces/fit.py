@@ -14,8 +14,7 @@ from gymnasium.spaces import Space
 
 from plugrad.errors import SpaceMismatchError
 from plugrad.spaces.kinds import Bounds, is_box, is_structured, kind_of
-from plugrad.spaces.layout import action_parts, row_parts, row_space, stored_space
-from plugrad.spaces.structure import leaves
+from plugrad.spaces.layout import action_parts, leaves, row_parts, row_space, stored_space
 from plugrad.types import Array
 
 Name = Literal["observation_space", "action_space"]

@@ -9,7 +9,7 @@ import click
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import debug_option
 from plugrad.errors import PlugradError
-from plugrad.importing.extras import require_extra
+from plugrad.importing.on_use import require_extra
 from plugrad_rllib.migrate.files import read_program_text, regular_files
 from plugrad_rllib.migrate.notes import Note
 from plugrad_rllib.migrate.weights import convert, is_checkpoint

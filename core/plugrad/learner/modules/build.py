@@ -33,7 +33,7 @@ from plugrad.sampling.previous_steps import PreviousParts, with_previous_steps
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.wrappers import EnvWrappers, stacked_space
 from plugrad.spaces.kinds import named_parts
-from plugrad.spaces.structure import in_arrays
+from plugrad.spaces.layout import in_arrays
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
 
 if TYPE_CHECKING:

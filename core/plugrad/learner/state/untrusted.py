@@ -38,7 +38,7 @@ from plugrad.rl_module.random_module import RandomRLModule
 from plugrad.sampling.environments import get_module_spaces, is_multi_agent
 from plugrad.spaces.fit import NAMES
 from plugrad.spaces.images import channels_first, is_image
-from plugrad.spaces.structure import in_order_of
+from plugrad.spaces.layout import in_order_of
 from plugrad.types import DEFAULT_MODULE_ID, StrPath
 
 # --- no code ---

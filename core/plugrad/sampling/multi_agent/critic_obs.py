@@ -21,7 +21,7 @@ from plugrad.model_config import CRITIC_OBS
 from plugrad.policy.observations import split_action_mask, without_action_mask
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
 from plugrad.spaces.kinds import dict_of, named_parts
-from plugrad.spaces.structure import from_leaves, leaves
+from plugrad.spaces.layout import from_leaves, leaves
 from plugrad.types import AgentID
 
 OWN = "obs"

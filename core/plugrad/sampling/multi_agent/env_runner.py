@@ -10,8 +10,8 @@ from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.episodes import MultiAgentEpisode
 from plugrad.errors import ConfigError
+from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.policy.random_actions import random_action_sampler
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall

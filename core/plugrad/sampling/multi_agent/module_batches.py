@@ -21,8 +21,7 @@ from plugrad.sampling.flat_observations import RowWriter
 from plugrad.sampling.learner_rewards import clip_rewards
 from plugrad.sampling.multi_agent.agent_track import CARRIED, AgentTrack
 from plugrad.spaces.kinds import is_box, is_structured
-from plugrad.spaces.layout import flat_space, stored_space
-from plugrad.spaces.structure import from_leaves, leaves, structure_leaves
+from plugrad.spaces.layout import flat_space, from_leaves, leaves, stored_space, structure_leaves
 from plugrad.types import Array, ModuleID
 
 # --- observations and masks of the agents of one module ---

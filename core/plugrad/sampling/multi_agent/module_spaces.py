@@ -19,7 +19,7 @@ from plugrad.sampling.multi_agent.module_mapping import (
 )
 from plugrad.spaces.fit import NAMES, check_fit
 from plugrad.spaces.kinds import named_parts
-from plugrad.spaces.structure import in_order_of
+from plugrad.spaces.layout import in_order_of
 from plugrad.types import AgentID, ModuleID
 
 if TYPE_CHECKING:  # environments are made in worker processes too, and need no settings there
