@@ -1,15 +1,18 @@
 """One Ray and a few groups for all tests here; they leave nothing behind."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from glob import glob
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from groups import Groups
+from needs import backends_under_test
 from waiting import wait_until
 
 from plugrad import LearnerGroup
@@ -35,6 +38,26 @@ def open_files(process: str) -> Iterator[str]:
             yield os.readlink(file)
 
 
+@contextmanager
+def forked_workers(path: str, environment: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where tests compile quickly, workers of Ray are forks of a process that has imported the backends."""
+    program = find_spec("forked_workers")
+    if program is None or program.origin is None:
+        yield
+        return
+    environment.setenv("PLUGRAD_TEST_WORKERS", path)
+    modules = [f"plugrad_{name}.backend" for name in backends_under_test()]
+    command = [sys.executable, program.origin, path, *modules, "plugrad_ppo"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
+        try:
+            wait_until(
+                lambda: Path(path).exists() or server.poll() is not None, "a process that forks workers"
+            )
+            yield
+        finally:
+            server.communicate()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def rays_files() -> Iterator[None]:
     """A folder for the files of every Ray of these tests; its name is short because sockets lie in it."""
@@ -43,7 +66,8 @@ def rays_files() -> Iterator[None]:
         pytest.MonkeyPatch.context() as environment,
     ):
         environment.setenv("RAY_TMPDIR", folder)
-        yield
+        with forked_workers(os.path.join(folder, "workers"), environment):
+            yield
         wait_until(lambda: leftovers(folder) == [], "an end of all processes that use a file of Ray's", 0.1)
 
 

@@ -1,9 +1,12 @@
 """Python runs this first in each process of a test environment: TensorFlow is imported without what it only looks at.
 
+A worker of Ray becomes a fork of a process that has imported the frameworks: forked_workers.py.
+
 Where they are installed, TensorFlow Lite imports jax, and Keras pandas and matplotlib: a third of `import tensorflow`,
 in each of hundreds of processes that tests start. For them these are not installed; for all others they are.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -31,3 +34,8 @@ def _module_of(frame: FrameType) -> str:
 
 
 sys.meta_path.insert(0, _NotForThem())
+
+if "PLUGRAD_TEST_WORKERS" in os.environ:
+    import forked_workers
+
+    forked_workers.ask()
