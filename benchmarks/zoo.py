@@ -52,7 +52,8 @@ ONLY_SECONDS = ("torch-compiled", BARE)
 """Computes what another one computes, so that its returns would be the same; and the environments alone."""
 PAGE, README = HERE.parent / "docs" / "results.md", HERE.parent / "README.md"
 RECORDED = HERE / "offline"
-"""Files of `offline_mix.py`, of which the page tells, too."""
+PROBLEMS = HERE / "problems"
+"""Files of `offline_mix.py` and `problems.py`, of which the page tells, too."""
 QUIET_LOAD = 1.5
 """Of a machine on which a single pinned process runs, the load average is one."""
 
@@ -75,7 +76,7 @@ def main() -> None:
     print(machine(), "\n")
     options.runs.mkdir(parents=True, exist_ok=True)
     if options.page:
-        write_page(options.runs, RECORDED, PAGE, README)
+        write_page(options.runs, RECORDED, PROBLEMS, PAGE, README)
         return
     if options.plan:
         trained = [each for each in _libraries(options) if each not in ONLY_SECONDS]

@@ -7,6 +7,7 @@ from statistics import mean, median, pstdev
 
 import numpy as np
 from offline_page import offline_sections
+from problems_page import section as problems_section
 from report import table
 from zoo_cell import Cell
 from zoo_cells import CELLS
@@ -60,17 +61,18 @@ left out.
 """
 
 
-def write_page(runs: Path, recorded: Path, page: Path, readme: Path) -> None:
+def write_page(runs: Path, recorded: Path, problems: Path, page: Path, readme: Path) -> None:
     """Write the page, a picture for each cell into a folder with the page's name, and the README's table.
 
     Args:
         runs: folder of the zoo's files.
         recorded: folder of the files of `offline_mix.py`.
+        problems: folder of the files of `problems.py`.
         page: the Markdown file.
         readme: the file with the table, between two comments.
     """
     files = read_files(runs, "*-s[0-9]*.json")
-    page.write_text(page_text(files, recorded))
+    page.write_text(page_text(files, recorded, problems))
     before, _, rest = readme.read_text().partition(README_BEGIN)
     after = rest.partition(README_END)[2]
     readme.write_text(before + README_BEGIN + readme_table(files) + README_END + after)
@@ -86,20 +88,22 @@ def write_page(runs: Path, recorded: Path, page: Path, readme: Path) -> None:
     draw_all(files, _cells(files), titles, SHOWN, page.with_suffix("") / "all.svg")
 
 
-def page_text(files: Files, recorded: Path) -> str:
+def page_text(files: Files, recorded: Path, problems: Path) -> str:
     """The page's Markdown.
 
     Args:
         files: `{(cell, library): runs}`.
         recorded: folder of the files of `offline_mix.py`.
+        problems: folder of the files of `problems.py`.
 
     Returns:
-        A table of all cells, a section per cell, and one per environment of recorded data.
+        A table of all cells, a section of problems, one per cell, and one per environment of recorded data.
     """
     cells = _cells(files)
     header = ["", "steps", *OURS, "SB3", "published"]
     rows = [_row(files, cell, SHOWN, f"[{_title(cell)}](#{_anchor(cell)})") for cell in cells]
     parts = [INTRODUCTION + table(header, rows), REBUILD.format(cell=cells[0].name)]
+    parts.append(problems_section(problems))
     return "\n".join([*parts, *(_section(files, cell) for cell in cells), *offline_sections(recorded)])
 
 

@@ -29,7 +29,14 @@ class BitFlip(gym.Env):
         self.bits[action] = 1.0 - self.bits[action]
         self.steps += 1
         reward = float(self.compute_reward(self.bits, self.goal, {}))
-        return self._seen(), reward, reward == 0.0, self.steps == self.action_space.n, {}
+        reached = reward == 0.0
+        return (
+            self._seen(),
+            reward,
+            reached,
+            self.steps == self.action_space.n,
+            {"is_success": float(reached)},
+        )
 
     def compute_reward(self, achieved_goal, desired_goal, info):
         return -(np.abs(achieved_goal - desired_goal).max(-1) > 0.5).astype(np.float32)

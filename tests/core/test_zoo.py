@@ -18,6 +18,7 @@ settings, report = script("zoo_settings"), script("report")  # the others import
 intervals, cell_types = script("zoo_intervals"), script("zoo_cell")
 ppo_cells, cells = script("zoo_ppo_cells"), script("zoo_cells")
 table, offline_page, _ = script("zoo_table"), script("offline_page"), script("zoo_picture")
+script("problems_page")
 page = script("zoo_page")
 FILES = sorted(ZOO.glob("*-s[0-9]*.json"))
 
@@ -175,7 +176,9 @@ def test_a_file_says_what_was_run():
 def test_the_page_of_results_is_what_the_files_say():
     files = table.read_files(ZOO, "*-s[0-9]*.json")
     again = "made anew by `python benchmarks/zoo.py --page`"
-    assert (ROOT / "docs/results.md").read_text() == page.page_text(files, ROOT / "benchmarks/offline"), again
+    assert (ROOT / "docs/results.md").read_text() == page.page_text(
+        files, ROOT / "benchmarks/offline", ROOT / "benchmarks/problems"
+    ), again
     assert (
         page.README_BEGIN + page.readme_table(files) + page.README_END in (ROOT / "README.md").read_text()
     ), again
