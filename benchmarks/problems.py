@@ -88,10 +88,10 @@ def reach(steps: int) -> SACConfig:
     )
 
 
-def door(config: Any) -> AlgorithmConfig:
+def door(config: Any) -> Any:
     config = config.environment(door_key).env_runners(num_envs_per_env_runner=8)
-    return config.training(  # type: ignore[no-any-return]
-        train_batch_size=1_024, minibatch_size=256, num_epochs=4, lr=2.5e-4, entropy_coeff=0.01
+    return config.training(
+        train_batch_size=2_048, minibatch_size=256, num_epochs=4, lr=1e-3, entropy_coeff=0.01
     )
 
 
@@ -129,8 +129,11 @@ PROBLEMS: dict[str, Problem] = {
         metric="info/is_success",
     ),
     "door-key": Problem(
-        steps=300_000,
-        runs={"ppo": lambda steps: door(PPOConfig()), "rnd": lambda steps: door(RNDConfig())},
+        steps=200_000,
+        runs={
+            "ppo": lambda steps: door(PPOConfig()),
+            "rnd": lambda steps: door(RNDConfig()).training(rnd_coeff=0.05, rnd_lr=1e-3),
+        },
         explore=True,
     ),
     "spread": Problem(

@@ -46,17 +46,21 @@ Versions: {versions}.
 """
 
 
-def section(folder: Path) -> str:
+def problems_sections(folder: Path) -> list[str]:
     """The section of docs/results.md.
 
     Args:
         folder: of the files.
+
+    Returns:
+        Markdown; nothing where there are no files.
     """
     runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*-s[0-9]*.json"))]
+    if not runs:
+        return []
     versions = sorted({pair for run in runs for pair in run["versions"].items() if pair[0] != "plugrad"})
-    return TEXT.format(
-        table=problems_table(runs), versions=", ".join(f"{name} {version}" for name, version in versions)
-    )
+    shown = ", ".join(f"{name} {version}" for name, version in versions)
+    return [TEXT.format(table=problems_table(runs), versions=shown)]
 
 
 def problems_table(runs: Iterable[dict[str, Any]]) -> str:

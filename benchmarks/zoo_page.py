@@ -7,7 +7,7 @@ from statistics import mean, median, pstdev
 
 import numpy as np
 from offline_page import offline_sections
-from problems_page import section as problems_section
+from problems_page import problems_sections
 from report import table
 from zoo_cell import Cell
 from zoo_cells import CELLS
@@ -103,8 +103,8 @@ def page_text(files: Files, recorded: Path, problems: Path) -> str:
     header = ["", "steps", *OURS, "SB3", "published"]
     rows = [_row(files, cell, SHOWN, f"[{_title(cell)}](#{_anchor(cell)})") for cell in cells]
     parts = [INTRODUCTION + table(header, rows), REBUILD.format(cell=cells[0].name)]
-    parts.append(problems_section(problems))
-    return "\n".join([*parts, *(_section(files, cell) for cell in cells), *offline_sections(recorded)])
+    sections = [_section(files, cell) for cell in cells]
+    return "\n".join([*parts, *problems_sections(problems), *sections, *offline_sections(recorded)])
 
 
 def readme_table(files: Files) -> str:

@@ -6,7 +6,7 @@ algorithms that build on PPO.
 
 from plugrad_ppo import plugin
 from plugrad_ppo.config import PPOConfig
-from plugrad_ppo.connectors import GeneralAdvantageEstimation
+from plugrad_ppo.connectors import GeneralAdvantageEstimation, generalized_advantages, standardize
 from plugrad_ppo.learner import PPOLearner
 from plugrad_ppo.loss import KL_KEY, adapt_kl_coefficients, report_entropy_coefficients
 
@@ -16,6 +16,8 @@ __all__ = [
     "PPOConfig",
     "PPOLearner",
     "adapt_kl_coefficients",
+    "generalized_advantages",
     "plugin",
     "report_entropy_coefficients",
+    "standardize",
 ]

@@ -11,7 +11,7 @@ class RNDConfig(PPOConfig):
     """Settings of RND beside those of PPO; all are arguments of `.training(...)`."""
 
     rnd_coeff: float = field(
-        1.0, minimum=0, help="weight of the bonus, in standard deviations of its returns"
+        0.5, minimum=0, help="weight of the bonus's advantages beside those of rewards; the paper's is 1 to 2"
     )
     rnd_lr: float = field(1e-4, minimum=0, help="learning rate of the predictor")
     rnd_gamma: float = field(

@@ -1,4 +1,4 @@
-"""RND's answers to the algorithm hooks: PPO's, with a bonus before the advantages and a predictor that is trained."""
+"""RND's answers to the algorithm hooks: PPO's, with a bonus in the advantages and a predictor that is trained."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,12 @@ from plugrad.losses import mean_over_rows
 from plugrad.optimizers import make_optimizer
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
+from plugrad_ppo import GeneralAdvantageEstimation
 from plugrad_ppo import plugin as ppo
-from plugrad_rnd.bonus import NEXT_OBS, RETURNS, Bonus
+from plugrad_rnd.bonus import BONUS_TARGETS, NEXT_OBS, RETURNS, Bonus
 from plugrad_rnd.config import RNDConfig
 from plugrad_rnd.moments import Moments
-from plugrad_rnd.network import ERROR, PREDICTOR, TARGET, RNDNetwork
+from plugrad_rnd.network import BONUS_VALUES, ERROR, PREDICTOR, TARGET, RNDNetwork
 
 after_gradient_based_update = ppo.after_gradient_based_update
 
@@ -28,14 +29,18 @@ def get_config_class() -> type[RNDConfig]:
 
 @hookimpl
 def build_network(config: RNDConfig, module_spec: RLModuleSpec) -> RNDNetwork:
-    """PPO's networks, a random one, and its predictor. See `AlgorithmSpec.build_network`."""
+    """PPO's networks, a random one, its predictor, and values of bonuses. See `AlgorithmSpec.build_network`."""
     return RNDNetwork(module_spec, hiddens=config.rnd_hiddens, features=config.rnd_features)
 
 
 @hookimpl
 def get_learner_connectors(config: RNDConfig) -> list[Any]:
-    """The bonus, then PPO's advantages and value targets."""
-    return [PiecePerModule(Bonus), *ppo.get_learner_connectors(config)]
+    """PPO's advantages and value targets, then those of the bonus."""
+    return [PiecePerModule(_advantages), PiecePerModule(Bonus)]
+
+
+def _advantages(config: RNDConfig) -> GeneralAdvantageEstimation:
+    return GeneralAdvantageEstimation(config.gamma, config.lambda_, is_standardized=False)
 
 
 @hookimpl
@@ -79,7 +84,10 @@ def compute_loss_for_module(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """PPO's loss, and the predictor's error; moves the moments. A batch without the bonus's columns has PPO's alone."""
+    """PPO's loss, the bonus's value error and the predictor's error; moves the moments.
+
+    A batch without the bonus's columns has PPO's alone. The value error is weighed by `vf_loss_coeff`, and not capped.
+    """
     loss: Tensor = ppo.compute_loss_for_module(learner, module_id, config, batch, fwd_out)
     if ERROR not in fwd_out:
         return loss
@@ -88,5 +96,7 @@ def compute_loss_for_module(
     of_obs.move(ops, batch[NEXT_OBS])
     of_returns.move(ops, batch[RETURNS])
     error = mean_over_rows(ops, fwd_out[ERROR], batch)
+    value_error = mean_over_rows(ops, ops.square(fwd_out[BONUS_VALUES] - batch[BONUS_TARGETS]), batch)
     learner.register_metric(module_id, "rnd_loss", error)
-    return loss + error
+    learner.register_metric(module_id, "rnd_vf_loss", value_error)
+    return loss + error + config.vf_loss_coeff * value_error

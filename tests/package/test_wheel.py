@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from importlib.util import find_spec
@@ -29,11 +30,17 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built as a release is: an sdist, and the wheel from that."""
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a release: an sdist, and the wheel from that."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
-    (path,) = folder.glob("*.whl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    """Built as a release is."""
+    (path,) = dist.glob("*.whl")
     return path
 
 
@@ -57,6 +64,24 @@ def test_the_wheel_has_every_source_file_and_no_other(wheel: Path) -> None:
     in_wheel = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert in_wheel == on_disk
     assert len(in_wheel) > 50
+
+
+def test_the_sdist_has_all_tests_and_what_they_read(dist: Path) -> None:
+    """Who packages it for a distribution runs them on what was installed."""
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    folders = ("core", "backends", "plugins", "tests", "docs", "examples", "benchmarks")
+    on_disk = {
+        str(file.relative_to(ROOT))
+        for folder in folders
+        for suffix in ("py", "md", "json", "toml")
+        for file in (ROOT / folder).rglob(f"*.{suffix}")
+        if not any(part.startswith(".") for part in file.relative_to(ROOT).parts)
+    }
+    assert on_disk <= names
+    assert {"tox.ini", "constraints.txt", "CHANGELOG.md", "tests/data/rliable.json"} <= names
+    assert not any(part in name for name in names for part in ("__pycache__", ".pyc", "_cache/"))
 
 
 def test_the_wheel_carries_licence_and_description(wheel: Path) -> None:

@@ -10,7 +10,6 @@ from learning import digest, largest_difference, quick_mode
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, SingleAgentEpisode, load_policy
 from plugrad.errors import BatchError, ConfigError
 from plugrad.testing.taking_turns import take_turns
-from plugrad_ppo.connectors import generalized_advantages
 from plugrad_rnd import RNDConfig
 from plugrad_rnd.bonus import Bonus
 
@@ -71,22 +70,46 @@ def returns_by_hand(bonus: Any, gamma: float) -> Any:
     return found
 
 
-def test_the_bonus_is_the_papers_and_stands_in_the_rewards_before_the_advantages() -> None:
-    """Sections 2.2 and 2.4; then equation 16 of GAE on the sums."""
-    learner, played = rnd_config(rnd_coeff=0.5, rnd_gamma=0.9).build_learner(), episodes()
+def values_by_hand(weights: Any, x: Any) -> Any:
+    hidden = np.maximum(x @ weights["rnd_vf.0.weight"] + weights["rnd_vf.0.bias"], 0.0)
+    return (hidden @ weights["rnd_vf.1.weight"] + weights["rnd_vf.1.bias"])[:, 0]
+
+
+@pytest.mark.parametrize("where", ["batch", "minibatch"])
+def test_the_bonus_is_the_papers_and_its_advantages_are_added(where: str) -> None:
+    """Sections 2.2 to 2.4; equation 16 of GAE for rewards, and again for bonuses, which no end of an episode cuts."""
+    config = rnd_config(rnd_coeff=0.5, rnd_gamma=0.9, normalize_advantages=where)
+    learner, played = config.build_learner(), episodes()
     rows, weights = next_rows(played), learner.get_weights()[P]
     batch = learner.run_connectors(played)[P]
     x = np.clip((rows - rows.mean(0)) / rows.std(0), -5.0, 5.0)
-    np.testing.assert_allclose(batch["rnd_obs"], x, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(batch["rnd_next_seen"], x, rtol=1e-5, atol=1e-5)
     bonus = errors_by_hand(weights, x)
-    returns = returns_by_hand(bonus, 0.9)
-    rewards = np.concatenate([each.rewards for each in played]) + 0.5 * bonus / returns.std()
-    np.testing.assert_allclose(batch[Columns.REWARDS], rewards, rtol=1e-4, atol=1e-5)
-    values = learner.compute_values_of_episodes(played)
-    _, targets = generalized_advantages(
-        rewards, values, np.array(LENGTHS), np.ones(2, bool), gamma=0.99, lambda_=0.95
-    )
-    np.testing.assert_allclose(batch[Columns.VALUE_TARGETS], targets, rtol=1e-4, atol=1e-4)
+    bonus = bonus / returns_by_hand(bonus, 0.9).std()
+    of_rewards, of_bonus, targets, row = [], [], [], 0
+    for each in played:
+        values = learner.compute_values_of_episodes([each])
+        seen = np.asarray(each.observations).astype(np.float64)
+        bonus_values = values_by_hand(weights, np.clip((seen - rows.mean(0)) / rows.std(0), -5.0, 5.0))
+        length, next_one, next_bonus = len(each), 0.0, 0.0
+        own, own_bonus = np.zeros(length), np.zeros(length)
+        for t in reversed(range(length)):
+            goes_on = t + 1 < length  # the episode has ended at its last step, the bonus has not
+            delta = each.rewards[t] + 0.99 * goes_on * values[t + 1] - values[t]
+            own[t] = next_one = delta + 0.99 * 0.95 * next_one
+            delta = bonus[row + t] + 0.9 * bonus_values[t + 1] - bonus_values[t]
+            own_bonus[t] = next_bonus = delta + 0.9 * 0.95 * next_bonus
+        of_rewards.append(own)
+        of_bonus.append(own_bonus)
+        targets.append(own_bonus + bonus_values[:-1])
+        row += length
+    advantages = np.concatenate(of_rewards) + 0.5 * np.concatenate(of_bonus)
+    if where == "batch":
+        advantages = (advantages - advantages.mean()) / advantages.std()
+    np.testing.assert_allclose(batch[Columns.ADVANTAGES], advantages, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(batch["rnd_value_targets"], np.concatenate(targets), rtol=1e-4, atol=1e-4)
+    rewards = np.concatenate([each.rewards for each in played])
+    np.testing.assert_allclose(batch[Columns.REWARDS], rewards, rtol=1e-6)  # the environment's own
 
 
 def test_moments_are_those_of_all_minibatches_and_scale_the_next_batch() -> None:
@@ -96,7 +119,7 @@ def test_moments_are_those_of_all_minibatches_and_scale_the_next_batch() -> None
     state = learner.get_state("plugin_state")["plugin_state"]
     np.testing.assert_allclose(state[f"{P}/rnd/obs_mean"], rows.mean(0), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(state[f"{P}/rnd/obs_square"], np.square(rows).mean(0), rtol=1e-4)
-    found = learner.run_connectors(second)[P]["rnd_obs"]
+    found = learner.run_connectors(second)[P]["rnd_next_seen"]
     x = np.clip((next_rows(second) - rows.mean(0)) / rows.std(0), -5.0, 5.0)
     np.testing.assert_allclose(found, x, rtol=1e-3, atol=1e-3)
 
@@ -104,9 +127,10 @@ def test_moments_are_those_of_all_minibatches_and_scale_the_next_batch() -> None
 def test_the_predictor_comes_closer_to_a_target_that_stays(backend: str) -> None:
     learner, played = rnd_config(backend, num_epochs=5).build_learner(), episodes()
     before = learner.get_weights()[P]
-    losses = [learner.update(episodes=played)[P]["rnd_loss"] for _ in range(4)]
-    after = learner.get_weights()[P]
+    found = [learner.update(episodes=played)[P] for _ in range(4)]
+    losses, after = [each["rnd_loss"] for each in found], learner.get_weights()[P]
     assert losses[-1] < 0.7 * losses[1]  # the first update scales by its own rows
+    assert all(each["rnd_vf_loss"] > 0.0 for each in found)
     for name in before:
         assert np.array_equal(before[name], after[name]) == name.startswith("rnd_target.")
 
@@ -161,5 +185,7 @@ def test_what_it_cannot_do_is_said_with_what_to_type() -> None:
         for each in episodes()
     ]
     batch = {P: {Columns.REWARDS: np.zeros(8, np.float32)}}
-    with pytest.raises(BatchError, match=r"what 8 actions led to has shape \[8, 2\]; expected one row of 4"):
+    with pytest.raises(
+        BatchError, match=r"the observations of 2 episodes have shape \[10, 2\]; expected \[10, 4\]"
+    ):
         Bonus(learner.config)(learner=learner, batch=batch, episodes=short)
