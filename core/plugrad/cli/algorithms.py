@@ -19,8 +19,8 @@ from rich.table import Table
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.exits import debug_option
 from plugrad.cli.options import toml_literal
+from plugrad.cli.trust import look_for_plugin
 from plugrad.cli.tuned import STOP_TIMESTEPS, all_tuned
-from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import ConfigError, PlugradError
 from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import PLUGINS_VARIABLE, get_algorithm, use_plugin
