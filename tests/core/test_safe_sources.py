@@ -85,7 +85,7 @@ REASONS = {
     **{
         (f"plugrad/{file}", name): "over a socket that only this process and one that it started have"
         for file in (
-            "workers/process_main.py",
+            "workers/process.py",
             "workers/process.py",
             "sampling/async_envs/envs.py",
             "sampling/async_envs/worker.py",

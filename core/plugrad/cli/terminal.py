@@ -1,6 +1,6 @@
 """What a person sees on the terminal: tables, texts of strangers in them, and what a command does that takes long."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from threading import Timer
 from typing import Any
@@ -22,18 +22,26 @@ def printable(text: Any) -> str:
     return escape(visible(text))
 
 
-def plain_table(first: str, *others: str) -> Table:
-    """A table without lines between its columns.
+def text_table(*heads: str, whole: Collection[str] = (), width: int | None = None) -> Table:
+    """A table of texts without lines between its columns.
 
     Args:
-        first: head of the first column; long texts in it are folded.
-        *others: heads of the others, which stand at the right and are never folded.
+        *heads: of the columns; long texts are folded.
+        whole: heads of columns whose texts are never folded.
+        width: in characters; None: as the texts need.
 
     Returns:
         The table, without rows.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, width=width)
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=head in whole)
+    return table
+
+
+def plain_table(first: str, *others: str) -> Table:
+    """The same of a text, which is folded if it is long, and numbers, which stand at the right and are not."""
+    table = text_table(first)
     for column in others:
         table.add_column(column, justify="right", no_wrap=True)
     return table
