@@ -4,8 +4,8 @@
 
 Files that all backends have, of the same names: `ops` (`Ops` with the framework), `variables`, `module` (variables
 and flat vectors; RLModules), `differentiation` (gradients, and their sums over learners), `program` (an update as a
-program), `optimizers` (users' own), `versions` (names of the framework that are not public), `learner`, `testing`
-(fixtures of `plugrad.testing.backend_suite`).
+program), `optimizers` (users' own), `rows` (written into a replay buffer on a device), `versions` (names of the
+framework that are not public), `learner`, `testing` (fixtures of `plugrad.testing.backend_suite`).
 
 JAX's own: `conversion` (batches as tensors); `layers` (layers of `flax.nnx` in a module); `devices`; `sharding`;
 `compilation_cache` (programs on disk); `batched_program` (many learners as one).

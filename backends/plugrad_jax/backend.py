@@ -36,6 +36,7 @@ from plugrad_jax.optimizers import (
     wrap_optimizer,
 )
 from plugrad_jax.program import compile_update
+from plugrad_jax.rows import write_rows
 from plugrad_jax.sharding import (
     ShardedParameters,
     ShardedVariable,
@@ -85,6 +86,7 @@ def backend_info() -> BackendInfo:
         host_devices=devices.in_host_memory(),
         compile_function=jax.jit,
         module_class=JaxRLModule,
+        write_rows=write_rows,
     )
 
 

@@ -4,8 +4,8 @@
 
 Files that all backends have, of the same names: `ops` (`Ops` with the framework), `variables`, `module` (variables
 and flat vectors; RLModules), `differentiation` (gradients, and their sums over learners), `program` (an update as a
-program), `optimizers` (users' own), `versions` (names of the framework that are not public), `learner`, `testing`
-(fixtures of `plugrad.testing.backend_suite`).
+program), `optimizers` (users' own), `rows` (written into a replay buffer on a device), `versions` (names of the
+framework that are not public), `learner`, `testing` (fixtures of `plugrad.testing.backend_suite`).
 
 TensorFlow's own: `modes` (training and inference of Keras layers); `devices`; `direct_call` (calls of traced functions
 without looking for the trace); `acting` (traced acting for networks that do not act in numpy); `scheduling` (XLA's

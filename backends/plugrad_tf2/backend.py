@@ -34,6 +34,7 @@ from plugrad_tf2.optimizers import (
     wrap_optimizer,
 )
 from plugrad_tf2.program import compile_update
+from plugrad_tf2.rows import write_rows
 from plugrad_tf2.variables import FlatParameters, TensorVariable, snapshots
 
 __all__ = [
@@ -83,6 +84,7 @@ def backend_info() -> BackendInfo:
         computing_on=devices.computing_on,
         compile_function=partial(tf.function, autograph=False),
         module_class=Tf2RLModule,
+        write_rows=write_rows,
     )
 
 

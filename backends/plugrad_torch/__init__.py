@@ -4,8 +4,9 @@
 
 Files that all backends have, of the same names: `ops` (`Ops` with the framework), `variables`, `module` (variables
 and flat vectors; RLModules), `differentiation` (gradients, and their sums over learners), `program` (an update as a
-program), `optimizers` (users' own; Adam on the flat vector), `versions` (names of the framework that are not public),
-`learner`, `testing` (fixtures of `plugrad.testing.backend_suite`).
+program), `optimizers` (users' own; Adam on the flat vector), `rows` (written into a replay buffer on a device),
+`versions` (names of the framework that are not public), `learner`, `testing` (fixtures of
+`plugrad.testing.backend_suite`).
 
 torch's own: `auto_update` (eager, then recorded, then compiled); `step_recorder` and `recorded_step` (a step's
 operations, repeated by torch's interpreter); `pure_step`, `tracing`, `untracked_tensors`, `scalars` (the step as a

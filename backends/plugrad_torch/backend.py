@@ -35,6 +35,7 @@ from plugrad_torch.optimizers import (
     wrap_optimizer,
 )
 from plugrad_torch.program import compile_update
+from plugrad_torch.rows import write_rows
 from plugrad_torch.sharding import ShardedParameters, ShardedVariable, divide
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable, places_in
 
@@ -83,6 +84,7 @@ def backend_info() -> BackendInfo:
         contract_version=2,
         divide=divide,
         module_class=TorchRLModule,
+        write_rows=write_rows,
     )
 
 

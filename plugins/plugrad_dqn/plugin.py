@@ -9,7 +9,7 @@ from plugrad.module_spec import RLModuleSpec
 from plugrad.schedules import ConfigView
 from plugrad.types import TOTAL_LOSS_KEY, Array, ModuleID, Tensor
 from plugrad_dqn.config import DQNConfig
-from plugrad_dqn.exploration import epsilon_greedy_logits
+from plugrad_dqn.exploration import epsilon_greedy_logits, epsilon_greedy_tensors
 from plugrad_dqn.loss import TD_ERROR, dqn_loss
 from plugrad_dqn.network import QF_PREDS, DQNetwork
 from plugrad_dqn.training import DQNTraining
@@ -49,6 +49,15 @@ def get_exploration_inputs(
     """Epsilon-greedy, with the schedule's epsilon of the last update. See `AlgorithmSpec.get_exploration_inputs`."""
     epsilon = float(learner.coefficients[module_id]["epsilon"].numpy())
     return epsilon_greedy_logits(fwd_out[QF_PREDS], epsilon, fwd_out.get(Columns.ACTION_MASK))
+
+
+@hookimpl
+def get_exploration_tensors(
+    learner: LearnerProtocol, module_id: ModuleID, fwd_out: Mapping[str, Tensor]
+) -> Tensor:
+    """`get_exploration_inputs` of tensors. See `AlgorithmSpec.get_exploration_tensors`."""
+    epsilon = learner.coefficients[module_id]["epsilon"].read()
+    return epsilon_greedy_tensors(learner.ops, fwd_out[QF_PREDS], epsilon, fwd_out.get(Columns.ACTION_MASK))
 
 
 @hookimpl

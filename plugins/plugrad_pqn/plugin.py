@@ -14,6 +14,7 @@ from plugrad_pqn.loss import pqn_loss
 from plugrad_pqn.targets import QLambdaTargets
 
 get_exploration_inputs = dqn.get_exploration_inputs
+get_exploration_tensors = dqn.get_exploration_tensors
 
 
 class PQNetwork(QNetwork):

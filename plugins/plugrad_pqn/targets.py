@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from plugrad import Columns, LearnerProtocol
+from plugrad import Columns, LearnerProtocol, losses
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.returns import lambda_returns
-from plugrad.types import Array, ModuleID
+from plugrad.types import Array, ModuleID, Tensor
 from plugrad_pqn.config import PQNConfig
 
 
@@ -42,6 +42,44 @@ class QLambdaTargets:
             module_id: {**columns, Columns.VALUE_TARGETS: self._targets(learner, module_id, columns, own)}
             for module_id, columns in batch.items()
         }
+
+    def connect_steps(
+        self, *, learner: LearnerProtocol, batch: Mapping[ModuleID, dict[str, Tensor]]
+    ) -> dict[ModuleID, dict[str, Tensor]]:
+        """Return steps of environments of tensors with the targets, float32 [T, N].
+
+        Args:
+            learner: computes values with the present weights.
+            batch: `{module_id: {column: [T, N, ...]}}`.
+
+        Returns:
+            The same form.
+        """
+        ops, found = learner.ops, {}
+        for module_id, columns in batch.items():
+            rows = ops.reshape(columns[Columns.NEXT_OBS], (-1, *ops.shape(columns[Columns.NEXT_OBS])[2:]))
+            acted = learner.compute_actions(
+                rows, module_id=module_id, explore=False, values=False, as_tensors=True
+            )
+            best = ops.max(acted[Columns.ACTION_DIST_INPUTS], axis=-1)
+            terminated, best = (
+                columns[Columns.TERMINATEDS],
+                ops.reshape(best, ops.shape(columns[Columns.REWARDS])),
+            )
+            later = ops.where(terminated, ops.zeros_like(best), best)
+            ends = ops.logical_or(terminated, columns[Columns.TRUNCATEDS])
+            # Those of GAE, in which the value of a step is that of the step before for what follows it.
+            _, targets = losses.generalized_advantage_estimation(
+                ops,
+                columns[Columns.REWARDS],
+                ops.concat([later[:1], later[:-1]]),
+                later,
+                ops.concat([ends[:-1], ops.ones_like(ends[-1:])]),
+                self.config.gamma,
+                self.config.lambda_,
+            )
+            found[module_id] = {**columns, Columns.VALUE_TARGETS: targets}
+        return found
 
     def _targets(
         self,

@@ -14,6 +14,7 @@ from plugrad_qrdqn.network import QuantileNetwork
 
 after_gradient_based_update = dqn.after_gradient_based_update
 get_exploration_inputs = dqn.get_exploration_inputs
+get_exploration_tensors = dqn.get_exploration_tensors
 get_target_parameters = dqn.get_target_parameters
 
 

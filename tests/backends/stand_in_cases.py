@@ -1,5 +1,6 @@
 """Learners on devices that stand in for a GPU: test_stand_ins.py runs this file with PLUGRAD_TEST_DEVICE=stand-in."""
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -149,11 +150,28 @@ def test_as_much_is_copied_in_many_steps_as_in_few(algorithm):
 def of_tensors(backend: str, num_epochs: int, steps: int) -> Any:
     """An Algorithm in four environments whose tensors are on the learner's device."""
     config = config_of("ppo", backend).training(train_batch_size=4 * steps, num_epochs=num_epochs)
+    return in_walks(config, backend, "box")
+
+
+def replaying(backend: str, steps: int) -> Any:
+    """The same of DQN, of rows of two steps."""
+    config = config_of("dqn", backend).env_runners(rollout_fragment_length=steps)
+    config = config.training(
+        train_batch_size=16,
+        n_step=2,
+        num_steps_sampled_before_learning_starts=8,
+        replay_buffer_config={"capacity": 70},
+    )
+    return in_walks(config, backend, "discrete")
+
+
+def in_walks(config: Any, backend: str, actions: str) -> Any:
+    """An Algorithm in four walks."""
     other = config.environment(
-        **dict(zip(SPACES, (OBSERVATIONS, walks.ACTIONS["box"]), strict=True))
+        **dict(zip(SPACES, (OBSERVATIONS, walks.ACTIONS[actions]), strict=True))
     ).build_learner()
     made = config.environment(
-        lambda num_envs: walks.WalksOfTensors(num_envs, backend, other, actions="box"),
+        lambda num_envs: walks.WalksOfTensors(num_envs, backend, other, actions=actions),
         **dict.fromkeys(SPACES),
     )
     return made.env_runners(vectorization_mode="tensors", num_envs_per_env_runner=4).build_algo()
@@ -162,14 +180,15 @@ def of_tensors(backend: str, num_epochs: int, steps: int) -> Any:
 SPACES = ("observation_space", "action_space")
 
 
-def test_environments_of_tensors_there_stay_there(backend, placed):
+@pytest.mark.parametrize("make", [partial(of_tensors, num_epochs=2), replaying], ids=["stay_there", "replay"])
+def test_environments_of_tensors_there_stay_there(backend, placed, make):
     with placed():
-        there = of_tensors(backend, 2, 6)
+        there = make(backend, steps=6)
         object.__setattr__(there._learner.backend_info, "host_devices", ())
         for _ in range(2):
             results = there.train()
     assert results["env_runners/num_episodes"] > 3
-    here = of_tensors(backend, 2, 6)
+    here = make(backend, steps=6)
     for _ in range(2):
         here.train()
     np.testing.assert_allclose(weights(there._learner), weights(here._learner), rtol=0, atol=1e-6)
@@ -189,6 +208,23 @@ def test_as_much_is_copied_of_many_steps_of_environments_as_of_few():
         algorithm.train()
         found.append((copies["to device"] - 5 * steps, copies["to host"] - steps))
     assert found == [(COPIED["ppo"][1] + 1, COPIED["ppo"][0] + 1)] * 2
+
+
+def test_as_much_is_copied_of_many_steps_that_are_replayed_as_of_few():
+    """torch counts, as above. To the device: the noise of a sample, which steps its rows are of, their places in the
+    buffer, the places that are drawn. To the host: the metrics, and where episodes end."""
+    if stand_ins.backends_under_test() != ["torch"]:
+        return
+    copies = import_module("torch_stand_in").COPIES
+    found = []
+    for steps in (4, 8):
+        algorithm = replaying("torch", steps)
+        for _ in range(2):  # the first one has no steps that wait
+            algorithm.train()
+        copies.clear()
+        algorithm.train()
+        found.append((copies["to device"] - 5 * steps, copies["to host"] - steps))
+    assert found == [(COPIED["dqn"][1] + 4, COPIED["dqn"][0] + 2)] * 2
 
 
 def on_the_host(learner: Any, values: Any) -> Any:

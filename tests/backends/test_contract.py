@@ -370,7 +370,14 @@ def test_every_hook_of_a_method_is_heard_and_a_wrapper_that_does_nothing_changes
     for each in (learner, plain):
         each.update(ppo_batch(), timesteps={"num_env_steps_sampled_lifetime": 10})
     np.testing.assert_array_equal(weights(learner), weights(plain))
-    asked_by_users = {"get_optimizer", "get_optimizers_for_module", "get_exploration_inputs", "jvp", "hvp"}
+    asked_by_users = {
+        "get_optimizer",
+        "get_optimizers_for_module",
+        "get_exploration_inputs",
+        "get_exploration_tensors",
+        "jvp",
+        "hvp",
+    }
     of_others = {
         "wrap_module",
         "export_onnx",
@@ -380,6 +387,7 @@ def test_every_hook_of_a_method_is_heard_and_a_wrapper_that_does_nothing_changes
     assert set(METHODS) - heard <= asked_by_users | of_others
     assert learner.get_optimizers_for_module(P)[0][1] is learner.get_optimizer()
     learner.compute_actions(ppo_batch()["obs"])
+    learner.compute_actions(learner.ops.asarray(ppo_batch()["obs"]), as_tensors=True)
     vectors = {name: each for name, each in learner.get_weights()[P].items() if name.startswith("vf.")}
     for product in (learner.jvp, learner.hvp):
         product(P, lambda: mean_of_values(learner), vectors)

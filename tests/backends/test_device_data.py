@@ -13,6 +13,7 @@ from plugrad import DEFAULT_MODULE_ID, Learner, losses, returns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.state.state import digest
 from plugrad_dqn import DQNConfig
+from plugrad_ppo import PPOLearner
 
 P = DEFAULT_MODULE_ID
 SPACES = {
@@ -72,15 +73,39 @@ def test_what_acts_in_numpy_says_so(backend):
     box = {"observation_space": OBSERVATIONS, "action_space": gym.spaces.Discrete(3)}
     obs = ppo_batch(4)["obs"]
     recurrent = ppo_config(backend).rl_module(model_config={"use_gru": True, "gru_cell_size": 4})
-    for config, why in (
-        (DQNConfig().framework(backend).environment(**box), "explores"),
-        (recurrent, "state"),
+
+    class Cautious(PPOLearner):
+        def _get_exploration_inputs(self, *, module_id, fwd_out):
+            return fwd_out["action_dist_inputs"] * 2.0
+
+    for config, kind, why in (
+        (quick(ppo_config(backend)).environment(**box), Cautious, "explores in numpy"),
+        (quick(recurrent), None, "state"),
     ):
-        learner = quick(config).build_learner()
+        learner = config.build_learner() if kind is None else kind(config=config)
+        learner.build()
         before = digest(learner)
         with pytest.raises(ConfigError, match=f"as_tensors=True: .*{why}"):
             learner.compute_actions(obs, as_tensors=True)
         assert digest(learner) == before
+
+
+def test_epsilon_greedy_actions_of_tensors_are_those_of_arrays(backend):
+    config = DQNConfig().framework(backend).debugging(seed=1).training(epsilon=0.5)
+    config = config.environment(observation_space=OBSERVATIONS, action_space=SPACES["discrete"])
+    learner = quick(config).rl_module(model_config={"fcnet_hiddens": [4]}).build_learner()
+    obs, mask = ppo_batch(32)["obs"], np.random.default_rng(0).random((32, 3)) < 0.6
+    mask[:, 1] = True
+    there = tensors(learner, {"obs": obs, "mask": mask})
+    for masks in ({}, {"action_mask": mask}):
+        rngs = [np.random.default_rng(3) for _ in range(2)]
+        expected = learner.compute_actions(obs, rng=rngs[0], **masks)
+        own = dict.fromkeys(masks, there["mask"])
+        found = learner.compute_actions(there["obs"], rng=rngs[1], as_tensors=True, **own)
+        for column in ("actions", "action_logp"):
+            values = learner._convert_to_numpy(found[column])
+            np.testing.assert_allclose(values, expected[column], rtol=1e-5, atol=1e-6, err_msg=column)
+        assert len(set(expected["actions"].tolist())) == 3
 
 
 def test_a_batch_of_tensors_trains_as_one_of_arrays(backend):

@@ -9,7 +9,7 @@ from walks import MAKE, Walks, WalksOfTensors
 from plugrad import DEFAULT_MODULE_ID, Algorithm, Columns
 from plugrad.errors import ConfigError, EnvContractError
 from plugrad.training import OnPolicyTraining
-from plugrad_dqn import DQNConfig
+from plugrad_impala import IMPALAConfig
 from plugrad_ppo import PPOConfig
 from plugrad_pqn import PQNConfig
 
@@ -90,6 +90,27 @@ def test_training_on_tensors_is_training_on_arrays(backend, mode, normalize):
     assert played == pytest.approx(also_played)
 
 
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
+def test_targets_of_pqn_from_tensors_are_those_of_arrays(backend, mode):
+    found = []
+    for tensors in (True, False):
+        env, steps = (WalksOfTensors, "tensors") if tensors else (Walks, "vector_entry_point")
+        config = quick(PQNConfig().framework(backend).debugging(seed=1))
+        config = config.environment(
+            env, env_config={"mode": mode, **({"backend": backend} if tensors else {})}
+        )
+        config = config.env_runners(vectorization_mode=steps, num_envs_per_env_runner=4)
+        config = config.training(train_batch_size=32, num_epochs=1, minibatch_size=None, lr=0.1, epsilon=0.5)
+        config = config.training(optimizer={"type": "sgd"})
+        algorithm = config.rl_module(model_config={"fcnet_hiddens": [4]}).build_algo()
+        begun = weights(algorithm._learner)
+        for _ in range(2):
+            algorithm.train()
+        found.append(weights(algorithm._learner))
+        assert np.abs(found[-1] - begun).max() > 1e-2
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-5)
+
+
 def test_a_resumed_run_goes_on_as_one_that_did_not_stop(backend, tmp_path):
     algorithm = config_of(backend).build_algo()
     algorithm.train()
@@ -112,12 +133,8 @@ def test_what_tensors_cannot_do_is_said_before_anything_is_built(backend):
     for config, words in (
         (base.env_runners(num_env_runners=1), "num_env_runners=1 sample in processes"),
         (
-            DQNConfig().framework(backend).environment(**spaces).env_runners(**tensors),
-            "DQNConfig learns from episodes",
-        ),
-        (
-            quick(PQNConfig().framework(backend)).environment(**spaces).env_runners(**tensors),
-            "QLambda|explores",
+            IMPALAConfig().framework(backend).environment(**spaces).env_runners(**tensors),
+            "IMPALAConfig learns from episodes",
         ),
         (base.env_runners(normalize_observations=True), "normalize_observations=True is for arrays"),
         (base.env_runners(clip_rewards=1.0), "clip_rewards=1.0 is for arrays"),

@@ -284,6 +284,7 @@ def test_the_algorithm_hooks_are_an_algorithm(folder):
         algorithm = tiny(get_algorithm("ours")()).build_algo()
         start = algorithm.learner_group.get_weights()["default_policy"]
         algorithm.train()
+        algorithm._learner.compute_actions(np.zeros((2, 4), np.float32), as_tensors=True)
     learned = algorithm.learner_group.get_weights()["default_policy"]
     algorithm.stop()
     assert any(not np.array_equal(start[name], learned[name]) for name in start)

@@ -298,8 +298,8 @@ class SamplingSettings(FluentConfig):
                 Default: `None`.
             vectorization_mode (str): "sync" steps single environments in turn; "async" steps them in worker processes,
                 with the same episodes; "vector_entry_point" uses the environment's own vectorized version; "tensors"
-                uses one that gives and takes tensors of the learner's framework, which stay on its device, for
-                on-policy algorithms in one process; "envpool" uses the package of that name. Default: `"sync"`.
+                uses one that gives and takes tensors of the learner's framework, which stay on its device, in one
+                process; "envpool" uses the package of that name. Default: `"sync"`.
             env_wrappers (list): wrappers around each environment, the first one innermost: classes such as
                 `gymnasium.Wrapper`s, their names "package.module:Wrapper", or [class or name, {keyword: value}]. With
                 many agents they give an environment of many agents. Default: `[]`.

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from plugrad.config import Config
-from plugrad.hooks.hook_caller import HookCaller
-from plugrad.hooks.markers import learner_method
+from plugrad.contract import since
+from plugrad.hooks.markers import HookCaller, learner_method
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.schedules import ConfigView
@@ -66,6 +66,29 @@ class AlgorithmSpec(HookCaller, Protocol):
                 return fwd_out["action_dist_inputs"] / TEMPERATURE
         """
         return self._provide("get_exploration_inputs", module_id=module_id, fwd_out=fwd_out)
+
+    @learner_method
+    @since(2)
+    def _get_exploration_tensors(self, *, module_id: ModuleID, fwd_out: Mapping[str, Tensor]) -> Tensor:
+        """`get_exploration_inputs` of tensors, over ops: for environments of tensors, and `as_tensors=True`.
+
+        Default: `fwd_out["action_dist_inputs"]`. An algorithm that answers `get_exploration_inputs` answers this hook,
+        too; otherwise it does not explore in tensors, and says so.
+
+        Args:
+            module_id: the module that acts.
+            fwd_out: the module's outputs, `{column: tensor [B, ...]}`, on the learner's device, and `action_mask`
+                [B, choices] if actions are masked. The returned inputs are masked, too.
+
+        Returns:
+            Inputs [B, inputs]; nothing is copied to the host.
+
+        Example:
+            @hookimpl
+            def get_exploration_tensors(fwd_out):
+                return fwd_out["action_dist_inputs"] / TEMPERATURE
+        """
+        return self._provide("get_exploration_tensors", module_id=module_id, fwd_out=fwd_out)
 
     @learner_method
     def compute_loss_for_module(

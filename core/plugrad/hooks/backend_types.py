@@ -130,6 +130,10 @@ class BackendInfo:
         module_class: the class of modules that users derive theirs from, such as `TorchRLModule`. With it the parts of
             a plain model become a module of an algorithm with critics (`Config.model_class`); None: such a model is
             refused.
+        write_rows: `write_rows(columns, places, rows)` writes rows into the columns of a replay buffer on a device, in
+            place where the framework can: `{name: [capacity, ...]}`, int64 `[N]` and `{name: [N, ...]}`, tensors. It
+            returns the columns, which `Ops.take` reads; those that it was given are not used again. Where a place is
+            there twice, either row may stay. None: each call makes new columns, by ops.
 
     Attributes:
         conditions: those of `capabilities` that are not simply True.
@@ -151,6 +155,7 @@ class BackendInfo:
     computing_on: Callable[[str], AbstractContextManager[None]] | None = None
     compile_function: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
     module_class: Any = None
+    write_rows: Callable[..., Mapping[str, Tensor]] | None = None
     conditions: Mapping[Capability, Condition] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

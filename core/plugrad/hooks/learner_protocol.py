@@ -223,6 +223,7 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         rng: np.random.Generator | None = None,
         action_mask: Array | None = None,
         values: bool = True,
+        as_tensors: bool = False,
     ) -> dict[str, Any]:
         """Act on observations [B, ...]; see `plugrad.Learner.compute_actions`."""
 

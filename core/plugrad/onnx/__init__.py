@@ -4,6 +4,7 @@
 imported when a graph is made.
 """
 
-from plugrad.onnx.graph import OPSET, Graph, OnnxTensor
+from plugrad.onnx.graph import OPSET, Graph
+from plugrad.onnx.tensor import OnnxTensor
 
 __all__ = ["OPSET", "Graph", "OnnxTensor"]

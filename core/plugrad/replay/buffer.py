@@ -19,27 +19,36 @@ class ReplayBuffer:
         rng: of the draws; its state is part of `get_state`.
         parts: of the row of an observation, of `stored_parts`: how observations of 1 KiB and more are stored. Whatever
             they are, draws are equal.
+        storage: of the rows, in place of one in numpy.
     """
 
-    def __init__(self, capacity: int, rng: np.random.Generator, *, parts: Sequence[StoredPart] = ()) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        rng: np.random.Generator,
+        *,
+        parts: Sequence[StoredPart] = (),
+        storage: RowStorage | None = None,
+    ) -> None:
         self.capacity = capacity
         self._rng = rng
-        self._storage = RowStorage(capacity, parts)
+        self._storage = RowStorage(capacity, parts) if storage is None else storage
 
     def __len__(self) -> int:
         """The number of rows."""
         return len(self._storage)
 
-    def add(self, rows: Mapping[str, Array]) -> Array:
+    def add(self, rows: Mapping[str, Array], order: Array | None = None) -> Array:
         """Add rows, over the oldest ones where the buffer is full.
 
         Args:
             rows: `{column: [N, ...]}`, the same columns at every call.
+            order: int64 [K], the rows that are added, in their order; None: all.
 
         Returns:
             Their places, int64 [N].
         """
-        return self._storage.add(rows)
+        return self._storage.add(rows, order)
 
     def sample(self, number: int) -> tuple[Rows, Array]:
         """Draw `number` rows, with replacement.
@@ -81,6 +90,6 @@ class ReplayBuffer:
             RestoreMismatchError: the state is not one of a buffer. Nothing was changed.
         """
         state = in_order_of_age(state)
-        storage = RowStorage.from_parts(self.capacity, state["rows"], state["added"], self._storage.parts)
+        storage = self._storage.with_parts(state["rows"], state["added"])
         self._rng.bit_generator.state = state["rng"]
         self._storage = storage

@@ -45,9 +45,17 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._tree = SumTree(capacity)
         self._largest = 1.0
 
-    def add(self, rows: Mapping[str, Array]) -> Array:
-        """See `ReplayBuffer`."""
-        places = super().add(rows)
+    def add(self, rows: Mapping[str, Array], order: Array | None = None) -> Array:
+        """Add rows, which get the largest priority; see `ReplayBuffer.add`.
+
+        Args:
+            rows: `{column: [N, ...]}`.
+            order: int64 [K], the rows that are added; None: all.
+
+        Returns:
+            Their places, int64 [N].
+        """
+        places = super().add(rows, order)
         if len(places):
             self._tree[places] = np.full(len(places), self._largest**self._alpha)
         return places

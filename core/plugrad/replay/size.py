@@ -30,7 +30,10 @@ class BufferSize(NamedTuple):
 
 
 def buffer_size(
-    settings: Mapping[str, Any], row: Mapping[str, Array], parts: Sequence[StoredPart] = ()
+    settings: Mapping[str, Any],
+    row: Mapping[str, Array],
+    parts: Sequence[StoredPart] = (),
+    kind: type[RowStorage] = RowStorage,
 ) -> BufferSize:
     """The size of a full buffer.
 
@@ -38,10 +41,14 @@ def buffer_size(
         settings: of `merged_replay_settings`.
         row: `{column: [1, ...]}`.
         parts: of the row of an observation, of `stored_parts`.
+        kind: what stores the rows.
+
+    Returns:
+        The size.
     """
     capacity = settings["capacity"]
     tree = SumTree.bytes_of(capacity) if settings["type"] == "prioritized" else 0
-    return BufferSize(capacity, RowStorage.full_bytes(capacity, row, parts) + tree)
+    return BufferSize(capacity, kind.full_bytes(capacity, row, parts) + tree)
 
 
 def warn_of_size(sizes: Mapping[ModuleID, BufferSize]) -> None:

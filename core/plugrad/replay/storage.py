@@ -54,15 +54,21 @@ class RowStorage:
         """The number of the oldest row."""
         return self.added - len(self)
 
-    def add(self, rows: Mapping[str, Array]) -> Array:
+    def add(self, rows: Mapping[str, Array], order: Array | None = None) -> Array:
         """Add rows, over the oldest ones where the storage is full.
 
         Args:
             rows: `{column: [N, ...]}`, the same columns at every call.
+            order: int64 [K], the rows that are added, in their order; None: all.
 
         Returns:
             Their places, int64; without those of rows that others of the same call have overwritten.
+
+        Raises:
+            MemoryError: the system gives no memory for them; it says how much a full buffer takes.
         """
+        if order is not None:
+            rows = {name: values[order] for name, values in rows.items()}
         number = len(next(iter(rows.values())))
         kept = slice(max(0, number - self.capacity), None)
         places = np.arange(self.added, self.added + number)[kept] % self.capacity
@@ -180,16 +186,34 @@ class RowStorage:
         Raises:
             RestoreMismatchError: the parts do not fit each other or `added`.
         """
+        return cls(capacity, stored).with_parts(parts, added)
+
+    def with_parts(self, parts: Any, added: Any) -> Self:
+        """A storage of this kind with the rows of `get_parts`; see `from_parts`.
+
+        Args:
+            parts: of `get_parts` of any storage; None: no rows.
+            added: rows that had been added there.
+
+        Returns:
+            A new storage.
+
+        Raises:
+            RestoreMismatchError: the parts do not fit each other or `added`.
+        """
         parts = {} if parts is None else parts
         total = check_parts(parts, added)
-        storage = cls(capacity, stored)
+        storage = self._emptied()
         # A smaller storage had fewer rows than numbers: count what there is.
-        storage.added = added - total if total >= min(added, capacity) else 0
+        storage.added = added - total if total >= min(added, self.capacity) else 0
         for part in parts.values():
             number = storage.added
             storage.add(part)
             storage._keep_file(part, number)
         return storage
+
+    def _emptied(self) -> Self:
+        return type(self)(self.capacity, self.parts)
 
     def _keep_file(self, part: Mapping[str, Array], number: int) -> None:
         """Remember the file of a part that was read as a block and is one here."""
@@ -216,7 +240,7 @@ class RowStorage:
                 f"the rows {begin} to {end - 1} of a replay buffer were overwritten meanwhile"
             )
         start, stop = begin % self.capacity, begin % self.capacity + end - begin
-        if stop > self.capacity or self._observations is not None:
+        if stop > self.capacity or len(self.columns) < len(self._names):  # some are stored otherwise
             return self._take(begin, end)
         return {name: values[start:stop] for name, values in self.columns.items()}
 

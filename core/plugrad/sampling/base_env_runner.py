@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from plugrad.config import Config
 from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
+from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.env_calls import CallsEnvs, EnvCall
 from plugrad.sampling.env_clock import EnvClock
 from plugrad.sampling.episode_metrics import WINDOW, EpisodeMetrics
@@ -191,6 +194,11 @@ class BaseEnvRunner(CallsEnvs, Generic[EpisodeT]):
     @abstractmethod
     def _schedule_reset(self, entropy: tuple[int, ...]) -> None:
         """Drop the running episodes; whole numbers that seed the next ones, none: from the system."""
+
+    def _random_actions_stream(self) -> np.random.Generator:
+        """Of the next random actions: the steps so far name it, so that it needs no place in the state."""
+        seed = fresh_seed() if self._seed is None else self._seed
+        return stream(seed, "random_actions", str(self.total_steps))
 
     def _restart_all(self) -> None:
         """Begin others, seeded by the seed, the steps so far, and how often running episodes were dropped."""

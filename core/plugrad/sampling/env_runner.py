@@ -16,7 +16,6 @@ from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
-from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.env_checker import raise_nonfinite
@@ -284,10 +283,7 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         return observations
 
     def _random_policy(self) -> PolicyFunction:
-        # The steps so far name the stream: it needs no place in the state.
-        seed = fresh_seed() if self._seed is None else self._seed
-        rng = stream(seed, "random_actions", str(self.total_steps))
-        draw = random_action_sampler(self.action_space, self.num_envs, rng)
+        draw = random_action_sampler(self.action_space, self.num_envs, self._random_actions_stream())
         return partial(self._rollout.policy.with_actions, draw)
 
     def _make_episodes(self, fragment: RolloutFragment) -> list[SingleAgentEpisode]:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium.spaces import Space
 
 from plugrad.batch import MultiAgentBatch
@@ -14,6 +15,7 @@ from plugrad.config.sampling_settings import tensors_refused
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.observations import model_space
+from plugrad.policy.actions import random_action_sampler
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.episode_metrics import EpisodeMetrics
@@ -32,6 +34,18 @@ end, `LOSS_MASK` is False in that step.
 Policy = Callable[[Tensor], Mapping[str, Tensor]]
 
 
+class TensorSample(NamedTuple):
+    """One sample.
+
+    Args:
+        steps: `{column: [T, N, ...]}`, see `Steps`.
+        begins: whether it began new episodes everywhere.
+    """
+
+    steps: dict[str, Tensor]
+    begins: bool
+
+
 class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
     """Samples steps from `config.num_envs_per_env_runner` environments of tensors.
 
@@ -45,6 +59,10 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         tensors: of the learner.
         seed: seeds the environments. None: from the system.
         module_id: the module that acts.
+
+    Attributes:
+        tensors: see above.
+        module_id: see above.
 
     Raises:
         ConfigError: see `TensorEnvs`, or a setting is for arrays of numpy.
@@ -64,14 +82,14 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
     ) -> None:
         _check_settings(config)
         self.config = config
-        self._policy_of_sample, self._connect, self._tensors = policy_of_sample, connect, tensors
+        self._policy_of_sample, self._connect, self.tensors = policy_of_sample, connect, tensors
         self._envs = self._make_envs()
         self.observation_space: Space[Any] = model_space(self._envs.observation_space)
         check_fits_settings(config, self._envs, self.observation_space)
-        self._module_id = module_id
+        self.module_id = module_id
         self._account = tensors.as_program(self._account_of)
         self._counted, self._means = EpisodeMetrics(0), dict[str, float]()
-        self._samples: list[dict[str, Tensor]] = []
+        self._samples: list[TensorSample] = []
         self._running: dict[str, Tensor] | None = None
         self.reset(seed)
 
@@ -108,24 +126,29 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         Raises:
             ConfigError: nothing was sampled, or samples have different numbers of steps.
         """
-        samples, self._samples = self._samples, []
-        ops = self._tensors.ops
+        samples = [each.steps for each in self.take_samples()]
+        ops = self.tensors.ops
         if len(lengths := {int(ops.shape(each[Columns.REWARDS])[0]) for each in samples}) != 1:
             raise ConfigError(
                 f"a batch is of samples of one length, at least one; found {sorted(lengths) or 'none'}: call sample() "
                 "with the same num_steps_per_env"
             )
-        with self._tensors.computing():
+        with self.tensors.computing():
             steps = {column: ops.concat([each[column] for each in samples], 1) for column in samples[0]}
-            rows = self._connect({self._module_id: steps})
+            rows = self._connect({self.module_id: steps})
         return MultiAgentBatch(rows, sum(self._num_rows(each) for each in samples))
+
+    def take_samples(self) -> list[TensorSample]:
+        """The samples since the last call of this or of `take_batch`, as they are."""
+        samples, self._samples = self._samples, []
+        return samples
 
     def _sample(self, num_steps: int, random_actions: bool) -> list[SingleAgentEpisode]:
         """Step all; the list is empty: `take_batch` has the steps."""
-        if random_actions:
-            raise tensors_refused("random actions are drawn in numpy")
-        ops, policy, taken = self._tensors.ops, self._policy_of_sample(num_steps), list[dict[str, Tensor]]()
-        with self._tensors.computing():
+        make = self._random_policy if random_actions else self._policy_of_sample
+        ops, begins, taken = self.tensors.ops, self._running is None, list[dict[str, Tensor]]()
+        with self.tensors.computing():
+            policy = make(num_steps)
             running = self._running or self._begin()
             for _ in range(num_steps):
                 running, step = self._step(policy, running)
@@ -133,8 +156,15 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
             steps = {column: ops.stack([each[column] for each in taken]) for column in taken[0]}
             self._count(steps.pop(_RETURNS), steps.pop(_LENGTHS), steps)
         self._running = running
-        self._samples.append(steps)
+        self._samples.append(TensorSample(steps, begins))
         return []
+
+    def _random_policy(self, num_steps: int) -> Policy:
+        """Draws the actions that an `EnvRunner` would draw, all of a sample in one copy to the device."""
+        draw = random_action_sampler(self.action_space, self.num_envs, self._random_actions_stream())
+        drawn = self.tensors.make(Columns.ACTIONS, np.stack([draw() for _ in range(num_steps)]))
+        actions = (drawn[t] for t in range(num_steps))
+        return lambda observations: {Columns.ACTIONS: next(actions)}
 
     def _step(
         self, policy: Policy, running: dict[str, Tensor]
@@ -149,7 +179,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         self, running: dict[str, Tensor], stepped: Stepped
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What goes on after a step, and its columns without the policy's."""
-        ops = self._tensors.ops
+        ops = self.tensors.ops
         ended = ops.logical_or(stepped.terminated, stepped.truncated)
         returns, lengths = running[_RETURNS] + stepped.rewards, running[_LENGTHS] + 1.0
         step = {
@@ -173,7 +203,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
 
     def _count(self, returns: Tensor, lengths: Tensor, steps: Mapping[str, Tensor]) -> None:
         """Read counts of a sample and the returns of the episodes that ended in it: one copy from the device."""
-        ops = self._tensors.ops
+        ops = self.tensors.ops
         ended = ops.logical_or(steps[Columns.TERMINATEDS], steps[Columns.TRUNCATEDS])
         counts = steps.get(Columns.LOSS_MASK, ops.ones_like(ended))
         nothing, far = ops.zeros_like(returns), float("inf") * ops.ones_like(returns)
@@ -186,9 +216,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
             ops.max(ops.where(ended, returns, -far)),
             ops.sum(ops.where(ended, lengths, nothing)),
         ]
-        num_resets, num_ended, total, least, most, length = self._tensors.to_numpy(
-            ops.stack(numbers)
-        ).tolist()
+        num_resets, num_ended, total, least, most, length = self.tensors.to_numpy(ops.stack(numbers)).tolist()
         self._counted.begin_sample()
         self._counted.merge(self._num_rows(steps) - int(num_resets), int(num_ended), ())
         self._counted.num_episodes_begun += int(num_ended)
@@ -201,10 +229,10 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
             }
 
     def _num_rows(self, steps: Mapping[str, Tensor]) -> int:
-        return reduce(int.__mul__, map(int, self._tensors.ops.shape(steps[Columns.REWARDS])))
+        return reduce(int.__mul__, map(int, self.tensors.ops.shape(steps[Columns.REWARDS])))
 
     def _begin(self) -> dict[str, Tensor]:
-        ops = self._tensors.ops
+        ops = self.tensors.ops
         observations = self._envs.reset(self._entropy)
         self._counted.num_episodes_begun += self.num_envs
         nothing = ops.zeros((self.num_envs,))
@@ -259,7 +287,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         self._envs = self._make_envs()
 
     def _make_envs(self) -> TensorEnvs:
-        return TensorEnvs(make_tensor_env(self.config), name=env_name(self.config.env), tensors=self._tensors)
+        return TensorEnvs(make_tensor_env(self.config), name=env_name(self.config.env), tensors=self.tensors)
 
     def _schedule_reset(self, entropy: tuple[int, ...]) -> None:
         self._entropy, self._running = entropy, None

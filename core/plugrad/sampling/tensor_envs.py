@@ -1,6 +1,6 @@
 """Environments whose observations, rewards and flags stay tensors of the learner's framework, on its device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ class Tensors(NamedTuple):
         to_numpy: its values.
         computing: gives a context in which operations compute on that device.
         as_program: makes one program of a function of tensors, where single operations are slow.
+        write_rows: of `BackendInfo`.
     """
 
     ops: Ops
@@ -36,6 +37,7 @@ class Tensors(NamedTuple):
     to_numpy: Callable[[Tensor], Array]
     computing: Callable[[], AbstractContextManager[None]]
     as_program: Callable[[Callable[..., Any]], Callable[..., Any]]
+    write_rows: Callable[..., Mapping[str, Tensor]] | None = None
 
 
 class Stepped(NamedTuple):

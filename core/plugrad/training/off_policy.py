@@ -26,14 +26,16 @@ from plugrad.replay.sequences import (
 )
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
-from plugrad.replay.storage import Rows
+from plugrad.replay.storage import Rows, RowStorage
 from plugrad.rl_module import with_structured_obs
 from plugrad.rng_streams import stream
 from plugrad.sampling.environments import is_multi_agent, make_env
 from plugrad.sampling.learner_rewards import clip_rewards, reward_clip
+from plugrad.sampling.tensor_env_runner import TensorEnvRunner
 from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.training.offline import load_in_spaces_of, rename_to_only_module
 from plugrad.training.replay_columns import check_columns, check_sequences, example_row, with_masks_of
+from plugrad.training.tensor_replay import TensorRows, TensorTransitions, check_replays_tensors
 from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -65,13 +67,25 @@ class OffPolicyTraining(Training):
     """
 
     can_sample_async: ClassVar[bool] = True
+    can_sample_tensors: ClassVar[bool] = True
     td_errors: ClassVar[Callable[..., Tensor] | None] = None
     trains_sequences: ClassVar[bool] = False
+
+    @classmethod
+    def check_config(cls, config: Any) -> None:
+        """See `Training`.
+
+        Raises:
+            ConfigError: also if environments give tensors and a setting of replay is for arrays.
+        """
+        super().check_config(config)
+        if config.gives_tensors:
+            check_replays_tensors(config)
 
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
         self._buffers: dict[ModuleID, ReplayBuffer] = {}
-        self._transitions: dict[ModuleID, NStepTransitions] = {}
+        self._transitions: dict[ModuleID, Any] = {}  # what makes rows of each module's steps
         self._forms: dict[ModuleID, SequenceForm | None] = {}
         self._was_emptied = False
         self._needs_demonstrations = bool(self.config.demonstrations)
@@ -123,7 +137,8 @@ class OffPolicyTraining(Training):
                 if self._is_trained(module_id) and None not in spaces_of(self.config, module_id):
                     row = example_row(self.config, module_id, form)
                     parts = self._stored_parts(module_id)
-                    sizes[module_id] = buffer_size(self._buffer_settings(module_id), row, parts)
+                    kind = TensorRows if self.config.gives_tensors else RowStorage
+                    sizes[module_id] = buffer_size(self._buffer_settings(module_id), row, parts, kind)
         return sizes
 
     def training_step(self) -> ModuleResults:
@@ -135,6 +150,8 @@ class OffPolicyTraining(Training):
         if self._was_emptied:
             self._was_emptied, self._filled_since = False, before
         episodes = self._sample()
+        if self.config.gives_tensors:
+            self._add_tensors()
         running = [
             str(each.id_) for each in episodes if isinstance(each, MultiAgentEpisode) and not each.is_done
         ]
@@ -152,6 +169,15 @@ class OffPolicyTraining(Training):
         if self.num_env_steps - self._filled_since < self.config.num_steps_sampled_before_learning_starts:
             return {}
         return self._learn(self.num_env_steps - before)
+
+    def _add_tensors(self) -> None:
+        """Add what an env runner of tensors has sampled: its samples have steps in place of episodes."""
+        runner: TensorEnvRunner = self.algorithm.env_runner
+        module_id = runner.module_id
+        for sample in runner.take_samples():
+            if self._is_trained(module_id):
+                self._ensure_buffer(module_id)
+                self._buffers[module_id].add(*self._transitions[module_id](sample))
 
     def _add_demonstrations(self) -> None:
         """Begin the buffers with recorded episodes; their observations count in the statistics of normalisation."""
@@ -269,6 +295,13 @@ class OffPolicyTraining(Training):
         if module_id in self._buffers:
             return
         config = self.config.get_config_for_module(module_id)
+        rng = stream(config.seed, "replay", module_id)
+        if config.gives_tensors:
+            tensors, capacity = self.algorithm.env_runner.tensors, config.replay_buffer_config["capacity"]
+            self._transitions[module_id] = TensorTransitions(config.n_step, config.gamma, tensors)
+            storage = TensorRows(capacity, example_row(self.config, module_id), tensors)
+            self._buffers[module_id] = ReplayBuffer(capacity, rng, storage=storage)
+            return
         key = int(stream(config.seed, "n_step", module_id).integers(2**63))
         form = self._form(module_id)
         if form is not None:
@@ -284,7 +317,6 @@ class OffPolicyTraining(Training):
                 config.gamma,
                 key,
             )
-        rng = stream(config.seed, "replay", module_id)
         parts = self._stored_parts(module_id)
         self._buffers[module_id] = make_buffer(self._buffer_settings(module_id), rng, parts)
 

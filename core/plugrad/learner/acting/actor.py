@@ -134,15 +134,18 @@ class Actor:
         ops, given = learner.ops, {Columns.OBS: obs}
         if action_mask is not None:
             given[Columns.ACTION_MASK] = action_mask
+        given = learner._convert_batch_type(given)
         explores = values and explore if module.network is not None else explore
         forward = module.forward_exploration if explores else module.forward_inference
-        outputs = {
-            column: ops.stop_gradient(each)
-            for column, each in forward(learner._convert_batch_type(given)).items()
-        }
+        outputs = {column: ops.stop_gradient(each) for column, each in forward(given).items()}
         if Columns.ACTIONS in outputs:
             return outputs
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
+        if explore:
+            mask = {each: given[each] for each in (Columns.ACTION_MASK,) if each in given}
+            inputs = learner._get_exploration_tensors(module_id=module_id, fwd_out={**outputs, **mask})
+            if mask:
+                inputs = mask_logits(ops, inputs, mask[Columns.ACTION_MASK])
         kind = action_distribution_class(module, ops, explore=explore)
         noise = None
         if explore:

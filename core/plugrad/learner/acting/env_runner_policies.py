@@ -201,6 +201,7 @@ class ModulePolicies:
             learner._convert_to_numpy,
             learner._computing_there,
             learner._as_program,
+            learner.backend_info.write_rows,
         )
 
     def tell_listeners(self, runner: AnyEnvRunner | TensorEnvRunner) -> None:

@@ -27,8 +27,9 @@ def why_not_in_tensors(learner: "Learner", module_id: ModuleID, explore: bool) -
         return f"module {module_id!r} ({module.class_name}) computes in numpy"
     if module.is_stateful:
         return f"module {module_id!r} has a recurrent state, which is kept in numpy"
-    if explore and learner._hooks.is_authors("get_exploration_inputs"):
-        return f"{type(learner.config).__name__} explores in numpy (get_exploration_inputs)"
+    arrays, tensors = map(learner._hooks.is_authors, ("get_exploration_inputs", "get_exploration_tensors"))
+    if explore and arrays and not tensors:
+        return f"{type(learner.config).__name__} explores in numpy (get_exploration_inputs, no get_exploration_tensors)"
     return ""
 
 

@@ -54,6 +54,12 @@ def get_exploration_inputs(fwd_out: Mapping[str, Array]) -> Array:
 
 
 @hookimpl
+def get_exploration_tensors(fwd_out: Mapping[str, Tensor]) -> Tensor:
+    """The policy's own inputs."""
+    return fwd_out[Columns.ACTION_DIST_INPUTS]
+
+
+@hookimpl
 def get_training_class() -> type[Training]:
     """On-policy training."""
     return OnPolicyTraining
