@@ -1,4 +1,4 @@
-"""A program that a launcher starts twice: learners divided over the processes, `learners(sharding="fsdp")`.
+"""A program that a launcher starts two or three times: learners divided over processes, `learners(sharding="fsdp")`.
 
     torchrun --nproc-per-node 2 tests/divided.py FOLDER
 
@@ -93,8 +93,8 @@ def rows_of(algorithm: str, update: int) -> dict[str, Any]:
 
 
 def own_rows(rows: dict[str, Any], rank: int) -> dict[str, Any]:
-    """Those of a process: 7 and 5."""
-    part = slice(7) if rank == 0 else slice(7, None)
+    """Those of a process: 7, 5, and none of a third one."""
+    part = (slice(7), slice(7, None), slice(ROWS, None))[rank]
     return {name: each[part] for name, each in rows.items()}
 
 

@@ -175,6 +175,21 @@ def rows_of_modules(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def restarted(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """The last process ends after two updates; where torchrun starts all again, they go on from what was saved."""
+    begin, attempt = 0, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+    if attempt:
+        group.restore_from_path(folder / "run")
+        begin = 2
+    for update in range(begin, UPDATES):
+        if update == 2 and not attempt:
+            group.save_to_path(folder / "run")
+            if rank == len(group) - 1:
+                os._exit(1)
+        group.update(rows_of(update, rank))
+    return {"attempt": attempt}
+
+
 def faults(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     """Verbs, other networks, refused rows, an error before rows are exchanged, one changed alone, one that ends."""
     found: dict[str, Any] = verbs(group, rank)

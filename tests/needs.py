@@ -5,6 +5,7 @@ installed and broken. Which reasons may skip a test is said in skips.py.
 """
 
 import os
+import shutil
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -17,6 +18,7 @@ NO_BACKEND = "PLUGRAD_TEST_BACKENDS does not ask for "
 NO_EXTRA = "not installed: "
 NO_MACHINES = "no two machines: "
 NO_ROOT = "not root: "
+NO_LAUNCHER = "no launcher: "
 NO_GPU = "torch sees fewer GPUs than "
 NO_GPU_OF_JAX = "jax sees no GPU"
 STAND_IN_OF_TORCH = "_setup_privateuseone_for_python_backend"
@@ -66,6 +68,12 @@ def root() -> None:
     """Skip the running test where this process may make no device nodes and no files of other users."""
     if os.geteuid() != 0:
         pytest.skip(NO_ROOT + "no device nodes, and no files of other users")
+
+
+def launcher(*commands: str) -> None:
+    """Skip the running test where one of these commands is missing, which start processes on a cluster."""
+    if missing := [each for each in commands if shutil.which(each) is None]:
+        pytest.skip(NO_LAUNCHER + ", ".join(missing))
 
 
 def gpus(number: int) -> None:

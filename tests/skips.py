@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_GPU_OF_JAX, NO_MACHINES, NO_ROOT, NO_STAND_IN
+from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_GPU_OF_JAX, NO_LAUNCHER, NO_MACHINES, NO_ROOT, NO_STAND_IN
 
 NOT_DECLARED = {
     "numpy": "batched_learners, changed_losses, complete_update, exact_kinks, fused_step, native_optimizers, onnx, "
@@ -29,6 +29,7 @@ def allowed() -> dict[str, str]:
         NO_BACKEND: "the environments of one framework; `tox -e backends` asks for all",
         NO_EXTRA: "needs.extra fails instead where every extra must be, as in `tox -e backends`",
         NO_GPU: "no machine of ours has one; what is tested so says that it has not run",
+        NO_LAUNCHER: "Open MPI and SLURM are Debian's; benchmarks/RESULTS.md has the last run with them",
         NO_GPU_OF_JAX: "a second CPU stands in for it, in the same file",
     }
     if sys.platform != "linux" or os.geteuid() != 0:

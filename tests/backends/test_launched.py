@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import needs
 import numpy as np
 import pytest
 from learning import weights
+from one_node_slurm import one_node_slurm
 from pages import BLOCK, DOCS
 
 from plugrad import LearnerGroup
@@ -110,34 +112,91 @@ def test_a_process_that_never_came_is_named(tmp_path: Path) -> None:
     assert all("LearnerTimeoutError: learner 1 of 3 did not come within" in each for each in said)
 
 
-@pytest.fixture(scope="module")
-def by_torchrun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where two processes wrote what they found with one group of learners after the other."""
+ALSO_LONG = ["torch", *(pytest.param(each, marks=pytest.mark.long) for each in ("tf2", "jax"))]
+
+
+def by_torchrun_in(folder: Path, *arguments: str) -> None:
+    """Two processes; both are started once more if one fails."""
     needs.backend("torch")
-    folder = tmp_path_factory.mktemp("torchrun")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += [str(TESTS / "launched.py"), "torch", str(folder), "process group"]
-    command += ["plain", "sequences", "episodes"]
-    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    command += ["--max-restarts", "1", "--monitor-interval", "0.1", str(TESTS / "launched.py"), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return folder
+
+
+@pytest.fixture(scope="module", params=ALSO_LONG)
+def by_torchrun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A backend, and where two processes wrote what they found with one group of learners after the other."""
+    needs.backend(request.param)
+    folder = tmp_path_factory.mktemp("torchrun")
+    by_torchrun_in(folder, request.param, ".", "process group", "plain", "sequences", "episodes")
+    return request.param, folder
+
+
+def assert_is_one_learner(backend: str, size: int, found: list[Any]) -> None:
+    """With the rows of all."""
+    one = weights(one_learner(backend, size, launched.UPDATES))
+    assert len(found) == size
+    for each in found:
+        np.testing.assert_allclose(each["weights"], one, rtol=0, atol=1e-6)
 
 
 def test_torchrun_starts_them_also_where_the_program_has_a_process_group_of_its_own(
-    by_torchrun: Path,
+    by_torchrun: tuple[str, Path],
 ) -> None:
-    one = one_learner("torch", 2, launched.UPDATES)
-    both = found_by_all(by_torchrun / "plain")
-    assert len(both) == 2
-    for each in both:
-        np.testing.assert_allclose(each["weights"], weights(one), rtol=0, atol=1e-6)
+    backend, folder = by_torchrun
+    assert_is_one_learner(backend, 2, found_by_all(folder / "plain"))
+
+
+@pytest.mark.parametrize("backend", ALSO_LONG)
+def test_what_torchrun_starts_again_goes_on_from_the_checkpoint_and_meets_none_of_its_former_life(
+    backend: str, tmp_path: Path
+) -> None:
+    """TorchRL's case of a restart that begins a new generation."""
+    needs.backend(backend)
+    by_torchrun_in(tmp_path, backend, ".", "restarted")
+    found = found_by_all(tmp_path / "restarted")
+    assert [int(each["attempt"]) for each in found] == [1, 1]
+    assert_is_one_learner(backend, 2, found)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_open_mpi_starts_them(size: int, backend: str, tmp_path: Path) -> None:
+    needs.backend("torch")
+    needs.launcher("mpirun")
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(size)]
+    assert_is_one_learner(backend, size, found_of(command, backend, tmp_path))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_slurm_starts_them(size: int, backend: str, tmp_path: Path) -> None:
+    """On one node, of which each test is the only user."""
+    needs.backend("torch")
+    needs.launcher("srun", "slurmctld", "slurmd")
+    needs.root()
+    with one_node_slurm(tmp_path) as variables:
+        found = found_of(["srun", "-n", str(size)], backend, tmp_path, variables)
+    assert_is_one_learner(backend, size, found)
+
+
+def found_of(
+    launcher: list[str], backend: str, folder: Path, variables: Mapping[str, str] | None = None
+) -> list[Any]:
+    """What processes found that a launcher has started."""
+    command = [*launcher, sys.executable, str(TESTS / "launched.py"), backend, str(folder), "plain"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(variables or {})}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return found_by_all(folder / "plain")
 
 
 @pytest.mark.parametrize("what", ["sequences", "episodes"])
 def test_so_are_sequences_of_other_lengths_and_episodes_and_modules_in_another_order(
-    what: str, by_torchrun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    what: str, by_torchrun: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of one process that is launched alone."""
+    """As of one process that is launched alone. RLlib hangs at modules in opposite orders: ray#63819."""
+    backend, folder = by_torchrun
     place = {
         "RANK": "0",
         "WORLD_SIZE": "1",
@@ -146,10 +205,10 @@ def test_so_are_sequences_of_other_lengths_and_episodes_and_modules_in_another_o
     }
     for name, value in place.items():
         monkeypatch.setenv(name, value)
-    with launched.group_for("torch", what) as group:
+    with launched.group_for(backend, what) as group:
         found = getattr(launched, what)(group, 0, tmp_path)
         one = {"weights": launched.trained(group), **found}
-    both = found_by_all(by_torchrun / what)
+    both = found_by_all(folder / what)
     assert len(both) == 2
     for each in both:
         np.testing.assert_allclose(each["weights"], one["weights"], rtol=0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""One learner divided: `learners(sharding="fsdp")`. JAX over eight CPUs, torch over two processes; tf2 refuses."""
+"""One learner divided: `learners(sharding="fsdp")`. JAX over eight CPUs, torch over two or three processes; tf2 refuses."""
 
 import json
 import sys
@@ -126,23 +126,25 @@ def test_a_module_that_was_put_on_no_device_is_not_shared() -> None:
     assert num_devices(None) == 1
 
 
-# --- torch: two processes ---
+# --- torch: processes ---
 
 LIVES = pytest.mark.parametrize("life", ["ppo", "sac", "ppo own"])
 
 
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
-    """Where two processes saved, and what each found; each has had 7 or 5 of the 12 rows of an update."""
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.long)])
+def processes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[Any]]:
+    """Where processes saved, and what each found; each has had 7, 5 or none of the 12 rows of an update."""
     needs.backend("torch")
     folder = tmp_path_factory.mktemp("divided")
     whole = divided.learner_of("ppo")
     divided.trained(whole, "ppo", range(3))
     whole.save_to_path(folder / "whole")
-    started = start([str(TESTS / "divided.py"), str(folder)], size=2)
+    started = start([str(TESTS / "divided.py"), str(folder)], size=request.param)
     said = [each.communicate(timeout=240)[0] for each in started]
-    assert [each.returncode for each in started] == [0, 0], "\n".join(said)
-    return folder, [dict(np.load(folder / f"{rank}.npz")) for rank in range(2)]
+    assert [each.returncode for each in started] == [0] * request.param, "\n".join(said)
+    return folder, [dict(np.load(folder / f"{rank}.npz")) for rank in range(request.param)]
 
 
 @cache
@@ -180,24 +182,24 @@ def test_between_updates_a_process_keeps_its_part(processes: Any, life: str) -> 
     targets = [len(own.variable.read()) for own in learner.targets.values()]
     few = 8 * len(vectors)  # what stands for a missing parameter, and the count of steps
     for rank, found in enumerate(processes[1]):
-        parts = [3 * len(part_of(size, rank)) for size in vectors] + [
-            len(part_of(size, rank)) for size in targets
-        ]
+        of = [len(part_of(size, rank, len(processes[1]))) for size in (*vectors, *targets)]
+        parts = [3 * each for each in of[: len(vectors)]] + of[len(vectors) :]
         for when in ("at first", "between", "undone", "at last"):
             assert int(found[f"{life} bytes {when}"]) <= 4 * sum(parts) + few, when
         assert int(found[f"{life} bytes acting"]) >= 4 * sum(parts)
 
 
-def part_of(size: int, rank: int) -> range:
-    """The first process has the larger half."""
-    return range(size)[: -(-size // 2)] if rank == 0 else range(size)[-(-size // 2) :]
+def part_of(size: int, rank: int, num_processes: int) -> range:
+    """The last process has the smallest part."""
+    most = -(-size // num_processes)
+    return range(size)[rank * most : (rank + 1) * most]
 
 
 @LIVES
 def test_an_error_in_one_process_leaves_all_as_they_were(processes: Any, life: str) -> None:
     for rank, each in enumerate(processes[1]):
         assert str(each[f"{life} failed"]).startswith(
-            "ZeroDivisionError" if rank else "CollectiveError: learner 1"
+            "ZeroDivisionError" if rank == 1 else "CollectiveError: learner 1"
         )
         np.testing.assert_array_equal(each[f"{life} undone"], each[f"{life} state"])
 
