@@ -66,6 +66,9 @@ def rays_files() -> Iterator[None]:
         pytest.MonkeyPatch.context() as environment,
     ):
         environment.setenv("RAY_TMPDIR", folder)
+        # Else each Ray looks ten times a second for new files of logs, which nobody reads here.
+        environment.setenv("RAY_LOG_MONITOR_MANY_FILES_THRESHOLD", "1")
+        environment.setenv("LOG_NAME_UPDATE_INTERVAL_S", "10")
         with forked_workers(os.path.join(folder, "workers"), environment):
             yield
         wait_until(lambda: leftovers(folder) == [], "an end of all processes that use a file of Ray's", 0.1)
