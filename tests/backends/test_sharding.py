@@ -1,4 +1,4 @@
-"""One learner divided: `learners(sharding="fsdp")`. JAX over eight CPUs, torch over two or three processes; tf2 refuses."""
+"""One learner divided: `learners(sharding="fsdp")`. JAX over eight CPUs, torch over 2 or 3 processes; tf2 refuses."""
 
 import json
 import sys
