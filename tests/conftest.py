@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -32,6 +33,13 @@ os.environ.setdefault(
 )  # else JAX keeps those of a second or more
 settings.register_profile("plugrad", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("plugrad")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m smoke` no file is imported that has no such test: importing them all takes longer than these tests."""
+    if config.option.markexpr != "smoke" or not collection_path.name.startswith("test_"):
+        return None
+    return "mark.smoke" not in collection_path.read_text() or None
 
 
 def pytest_collection_finish() -> None:

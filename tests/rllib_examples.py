@@ -1,12 +1,16 @@
 """Runs RLlib's own examples after `plugrad migrate`, without RLlib, and writes down which of them run.
 
-    python tests/rllib_examples.py SITE-PACKAGES/ray/rllib/examples FOLDER [PART_OF_A_NAME ...] > LIST.json
+    python tests/rllib_examples.py NAME=EXAMPLES [NAME=EXAMPLES ...] FOLDER [PART_OF_A_NAME ...] > LIST.json
+
+EXAMPLES is a folder such as SITE-PACKAGES/ray/rllib/examples, and NAME says in the list what it is of; an example that
+is in several of them is that of the first. RLlib 2.60's wheel has about half of its repository's examples, 2.52's most
+of the others; those of `algorithms/*/` are in the repository alone.
 
 The examples are copied to FOLDER as a package `rllib_examples`, in which they import each other, and migrated there.
 Its folders import what is asked of them alone, so that an example needs what it uses and no more.
-Each one that is a program is run for two iterations in a process where `ray.rllib` cannot be imported; trials of Ray
-Tune, too, which need the extra `tune`. Those of the old API stack are left out. The list in
-`tests/data/rllib_examples.json` is of RLlib 2.60.
+Each one that is a program is run for two iterations in a process where `ray.rllib` cannot be imported, without env
+runners of their own where it takes the option; trials of Ray Tune, too, which need the extra `tune`. Those of the old
+API stack are left out.
 """
 
 import ast
@@ -15,6 +19,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from plugrad_rllib.migrate.rewrite import migrate
 
@@ -53,11 +58,15 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
-def migrated(examples: Path, folder: Path) -> dict[str, dict[str, list[str]]]:
-    """Write the examples, migrated, as a package below a folder; `{program: {"names": ..., "notes": of migrate}}`."""
+def migrated(sources: dict[str, Path], folder: Path) -> dict[str, dict[str, Any]]:
+    """Write the examples, migrated, as a package below a folder; `{program: {"of", "names", "notes" of migrate}}`."""
     programs = {}
-    for path in sorted(examples.rglob("*.py")):
-        name = str(path.relative_to(examples))
+    found = {
+        str(path.relative_to(examples)): (source, path)
+        for source, examples in reversed(sources.items())
+        for path in examples.rglob("*.py")
+    }
+    for name, (of, path) in sorted(found.items()):
         if name.startswith("_old_api_stack"):
             continue
         source = path.read_text()
@@ -67,6 +76,7 @@ def migrated(examples: Path, folder: Path) -> dict[str, dict[str, list[str]]]:
         target.write_text(re.sub(r"\bray\.rllib\.examples\b", "rllib_examples", text))
         if "__main__" in source:
             programs[name] = {
+                "of": of,
                 "names": names_of_rllib(source),
                 "notes": [f"{note.line}: {note.text}" for note in notes],
             }
@@ -115,6 +125,8 @@ def outcome(folder: Path, name: str) -> str:
     """What becomes of a program that is asked for two iterations: "runs", or the last line of its error."""
     module = "rllib_examples." + name.removesuffix(".py").replace("/", ".")
     options = ["--stop-iters", "2"]
+    if "--num-env-runners" in (folder / f"{module.replace('.', '/')}.py").read_text():
+        options += ["--num-env-runners", "0"]
     try:
         done = _run(folder, module, options)
         asked = re.search(r"Must set (--[\w-]+=\w+)", done.stderr)
@@ -142,9 +154,11 @@ def _run(folder: Path, module: str, options: list[str]) -> subprocess.CompletedP
 
 
 if __name__ == "__main__":
-    examples, folder, *parts = sys.argv[1:]
+    arguments = sys.argv[1:]
+    given = dict(each.split("=") for each in arguments if "=" in each)
+    folder, *parts = (each for each in arguments if "=" not in each)
     found = {}
-    for name, facts in migrated(Path(examples), Path(folder)).items():
+    for name, facts in migrated({of: Path(each) for of, each in given.items()}, Path(folder)).items():
         if not parts or any(part in name for part in parts):
             found[name] = {"outcome": outcome(Path(folder), name), **facts}
             print(f"{name}: {found[name]['outcome']}", file=sys.stderr, flush=True)

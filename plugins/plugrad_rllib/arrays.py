@@ -11,6 +11,9 @@ from plugrad.types import Array
 SMALL_NUMBER = 1e-6
 """The least probability of `softmax`."""
 
+FLOAT_MIN, FLOAT_MAX = -3.4e38, 3.4e38
+"""Numbers for infinity, such as the logit of a choice that is not allowed."""
+
 
 def batch(
     list_of_structs: Sequence[Any], *, individual_items_already_have_batch_dim: bool | str = False

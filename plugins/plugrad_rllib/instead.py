@@ -101,6 +101,8 @@ INSTEAD = MappingProxyType(
         "v_max": _NO_DISTRIBUTION,
         "noisy": "delete it: exploration is epsilon-greedy; training(epsilon=[[0, 1.0], [10_000, 0.05]])",
         "bc_logstd_coeff": "override compute_loss_for_module and add the deviations' logarithm to the loss",
+        "twin_q": "delete it: there are always two critics",
+        "actions_in_input_normalized": "delete it: recorded actions are those of the environment",
         "bc_iters": "delete it: CQL learns by its own loss from the first step",
         "burnin_len": "hide the first steps of each sequence with the column loss_mask",
         "vtrace": "delete it: IMPALA and APPO always correct by V-trace",
@@ -125,6 +127,7 @@ INSTEAD = MappingProxyType(
         "env_runner_cls": "delete it: plugrad samples one agent and many with env runners of its own",
         "local_gpu_idx": 'delete it: framework(device="cuda:1") chooses a GPU',
         "sample_timeout_s": "delete it: a fixed number of steps is sampled",
+        "custom_evaluation_function": "call algorithm.evaluate() between two iterations, or run episodes yourself",
         "disable_env_checking": "delete it: environments are checked when they answer",
         "env_to_module_connector": (
             f"{_WRAPPERS}; env_runners(normalize_observations=True) and env_runners(frame_stack=4) are settings"

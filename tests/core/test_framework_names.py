@@ -15,12 +15,12 @@ FRAMEWORK = re.compile(r"(?<![a-z])(torch|tensorflow|tf2?|jax|keras|flax)(?![a-z
 REASONS = {
     "config/config.py": "the default of the setting `backend`",
     "importing/trusted_names.py": "base classes of the models that a stranger's file may name",
-    "workers/prepare.py": "variables of the environment by which libraries choose their number of threads",
+    "workers/process.py": "variables of the environment by which libraries choose their number of threads",
     "testing/strict/tensor.py": "the methods by which two frameworks hand a call to a tensor that is not theirs",
     "cli/__init__.py": "a variable of the environment that hides one framework's notices",
 }
 """`{file or folder of the core: why it names a framework}`."""
-LARGEST = {"config/config.py": 1, "workers/prepare.py": 2, "cli/__init__.py": 1}
+LARGEST = {"config/config.py": 1, "workers/process.py": 2, "cli/__init__.py": 1}
 """How often the others may at most."""
 
 

@@ -14,7 +14,7 @@ from learning import ppo_config
 from tiny_runs import FOR_EVER, TINY, plugrad, start, wait_for_iterations
 from waiting import until
 
-from plugrad.cli.waiting import waiting
+from plugrad.cli.terminal import waiting
 from plugrad.results import Results
 
 COMPLETE = "from plugrad.cli import main; main(prog_name='plugrad')"

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from plugrad.cli import main
-from plugrad.cli.plan import Plan, auto_collective
+from plugrad.cli.doctor import Plan, auto_collective
 from plugrad.errors import ConfigError
 from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import choose_collective

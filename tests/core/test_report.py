@@ -13,8 +13,8 @@ import pytest
 from tiny_runs import plugrad, tiny_run
 
 from plugrad.cli.curves import Curve
+from plugrad.cli.report_page import MAX_POINTS, chart, ticks, words
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.cli.svg_chart import MAX_POINTS, chart, ticks, words
 
 VOID = {"meta", "img", "circle", "line", "polyline", "polygon", "br"}
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(1)>'

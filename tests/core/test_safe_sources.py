@@ -46,9 +46,6 @@ NAMES = {
 
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 
-_PLAIN = {("workers/process.py", "cloudpickle")}
-"""Not needed there: calls and answers are pickled already."""
-
 REASONS = {
     (
         "plugrad/env_runners/workers.py",
@@ -84,14 +81,8 @@ REASONS = {
     },
     **{
         (f"plugrad/{file}", name): "over a socket that only this process and one that it started have"
-        for file in (
-            "workers/process_main.py",
-            "workers/process.py",
-            "sampling/async_envs/envs.py",
-            "sampling/async_envs/worker.py",
-        )
+        for file in ("workers/process.py", "sampling/async_envs/envs.py", "sampling/async_envs/worker.py")
         for name in ("pickle", "cloudpickle")
-        if (file, name) not in _PLAIN
     },
 }
 """`(file, name)` that may be there, and why."""

@@ -350,6 +350,30 @@ def test_batches_of_structures_and_functions_of_numbers():
     assert resize(np.zeros((400, 600, 3), np.uint8), 64, 96).shape == (64, 96, 3)
 
 
+def test_structures_of_tensors_are_compared_and_become_arrays_and_tensors():
+    torch = needs.backend("torch")
+    from plugrad_rllib.structures import check, convert_to_numpy, convert_to_torch_tensor, flatten_space
+
+    given = {"a": (np.arange(2), 0.5), "b": [np.ones(2), None, "text"]}
+    tensors = convert_to_torch_tensor(given)
+    assert tensors["b"][0].dtype == torch.float32
+    assert tensors["b"][1:] == [None, "text"]
+    arrays = convert_to_numpy(tensors)
+    assert (arrays["a"][0].dtype, arrays["a"][1]) == (np.int32, 0.5)
+    check(tensors, given)
+    check(given, tensors, rtol=0.0)
+    check({"a": 1.0}, {"a": 1.1}, false=True)
+    check(1.0, 1.1, atol=0.2)
+    for one, other in [({"a": 1}, {"b": 1}), ([1], [1, 2]), (np.ones(2), np.zeros(2)), ("a", "b"), (None, 1)]:
+        with pytest.raises(AssertionError, match="check: "):
+            check(one, other)
+    with pytest.raises(AssertionError, match="the same as"):
+        check(given["a"], tensors["a"], false=True)
+    parts = [gym.spaces.Discrete(2), gym.spaces.Box(0.0, 1.0, (2,)), gym.spaces.Discrete(3)]
+    nested = gym.spaces.Tuple([gym.spaces.Dict({"b": parts[1], "a": parts[0]}), parts[2]])
+    assert flatten_space(nested) == parts
+
+
 def test_first_weights_of_rllibs_initializer_are_rows_of_one_length():
     torch = needs.backend("torch")
     weight = torch.empty(3, 5)

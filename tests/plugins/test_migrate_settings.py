@@ -496,6 +496,48 @@ def test_parts_of_checkpoints_are_strings_and_small_functions_are_imported() -> 
     assert "from typing import Any as EpisodeType\n" in text
 
 
+def test_functions_of_structures_errors_and_timers_are_imported_or_written_out() -> None:
+    program = (
+        "from ray.rllib.utils.error import EnvError\n"
+        "from ray.rllib.utils.metrics import ENV_RUNNER_SAMPLING_TIMER, TIMERS\n"
+        "from ray.rllib.utils.numpy import convert_to_numpy\n"
+        "from ray.rllib.utils.test_utils import check\n"
+        "from ray.rllib.utils.torch_utils import FLOAT_MIN\n"
+        "def f(x):\n"
+        "    check(convert_to_numpy(x), FLOAT_MIN)\n"
+        "    raise EnvError(f'{TIMERS}/{ENV_RUNNER_SAMPLING_TIMER}')\n"
+    )
+    text, notes = rewritten(program)
+    assert notes == []
+    assert "    raise EnvError('timers/env_runner_sampling_timer')\n" in text
+    assert "from builtins import RuntimeError as EnvError\n" in text
+    assert "from plugrad_rllib.arrays import FLOAT_MIN\n" in text
+    assert "from plugrad_rllib.structures import check, convert_to_numpy\n" in text
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "instead"),
+    [
+        ("core.models.configs", "MLPHeadConfig", "write the network in setup() of an RLModule"),
+        ("core.learner.torch.torch_meta_learner", "TorchMetaLearner", "through the updates of another one"),
+        ("core.distribution.torch.torch_distribution", "TorchCategorical", "plugrad.distributions"),
+        ("policy.policy", "Policy", "RLlib's old API stack"),
+        ("env.wrappers.open_spiel", "OpenSpielEnv", "Shimmy's"),
+        ("algorithms.tqc.tqc", "TQCConfig", "there is no TQC"),
+        ("algorithms.algorithm_config", "NotProvided", "a field of your config class"),
+        ("examples.envs.classes.multi_agent", "TicTacToe", "is of RLlib's examples: copy it"),
+    ],
+)
+def test_a_name_without_a_counterpart_is_noted_with_what_to_write(
+    module: str, name: str, instead: str
+) -> None:
+    text, notes = rewritten(f"from ray.rllib.{module} import {name}\n")
+    assert text == f"from ray.rllib.{module} import {name}\n"
+    (note,) = notes
+    assert note.startswith(f"1: {name}")
+    assert instead in note
+
+
 def test_a_part_of_a_checkpoint_is_named_by_its_component() -> None:
     program = (
         "from pathlib import Path\n"

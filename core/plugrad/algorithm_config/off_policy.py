@@ -6,8 +6,8 @@ from typing import Any
 from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
 from plugrad.config import FieldInfo, field
-from plugrad.config.checks import checked
 from plugrad.config.config import REPEATED
+from plugrad.config.fields import checked
 from plugrad.errors import ConfigError
 from plugrad.offline import load_episodes
 from plugrad.replay.hindsight import STRATEGIES

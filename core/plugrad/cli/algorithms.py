@@ -11,7 +11,6 @@ from typing import Any
 import click
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -19,8 +18,9 @@ from rich.table import Table
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.exits import debug_option
 from plugrad.cli.options import toml_literal
+from plugrad.cli.terminal import text_table
+from plugrad.cli.trust import look_for_plugin
 from plugrad.cli.tuned import STOP_TIMESTEPS, all_tuned
-from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import ConfigError, PlugradError
 from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import PLUGINS_VARIABLE, get_algorithm, use_plugin
@@ -182,9 +182,8 @@ def report(name: str) -> AlgorithmReport:
 
 def _algorithms_table(reports: Sequence[AlgorithmReport]) -> Table:
     """A table of algorithms, one per row, at most 80 characters wide."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, width=80)
-    for column in ("name", "actions", "observations", "tuned for"):
-        table.add_column(column, overflow="fold", no_wrap=column in ("name", "tuned for"))
+    heads, whole = ("name", "actions", "observations", "tuned for"), ("name", "tuned for")
+    table = text_table(*heads, whole=whole, width=80)
     for each in reports:
         cells = (each.name, ", ".join(each.actions), ", ".join(each.observations), "\n".join(each.tuned))
         table.add_row(*map(escape, cells))
@@ -193,9 +192,7 @@ def _algorithms_table(reports: Sequence[AlgorithmReport]) -> Table:
 
 def _model_config_table(config_class: type[Any]) -> Table:
     """A table of the keys of an algorithm's `model_config`, at most 80 characters wide."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, width=80)
-    for column in ("model_config", "default", "meaning"):
-        table.add_column(column, no_wrap=column == "model_config")
+    table = text_table("model_config", "default", "meaning", whole=("model_config",), width=80)
     for name, each in model_settings(config_class.default_model_config).items():
         meaning = f"{each.help} ({each.expects})" if each.help else each.expects
         table.add_row(*map(escape, (name, toml_literal(each.default), meaning)))

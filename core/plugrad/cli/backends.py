@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.terminal import text_table
 from plugrad.errors import PlugradError
 from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, Plugin, implementations, specifications
 from plugrad.hooks.plugin_records import list_plugins
@@ -60,9 +60,7 @@ def backends(as_json: bool) -> None:
 
 def _backends_table(reports: Sequence[BackendReport]) -> Table:
     """A table of backends, one per row, at most 80 characters wide."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("name", "framework", "devices", "can do"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    table = text_table("name", "framework", "devices", "can do", whole=("name",))
     for each in reports:
         cells = (each.name, each.framework or "-", ", ".join(each.devices), "\n".join(each.capabilities))
         table.add_row(*map(escape, cells))

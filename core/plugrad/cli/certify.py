@@ -12,7 +12,7 @@ import click
 
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import FAILED, debug_option
-from plugrad.cli.typed_names import look_for_plugin
+from plugrad.cli.trust import look_for_plugin
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.local_plugins import load_local_plugin, whole_name
 from plugrad.hooks.plugin_records import list_plugins

@@ -1,17 +1,19 @@
 """Curves of runs: read from their metrics, grouped by settings, smoothed, and joined over seeds with an interval."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
+import click
 import numpy as np
 
 from plugrad.cli.metrics_files import iterate_rows
 from plugrad.cli.options import toml_literal
 from plugrad.cli.progress import EVALUATED_RETURN, RETURN, TIMESTEPS
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.cli.tables import visible
+from plugrad.cli.terminal import visible
 from plugrad.types import Array
 
 Center = Literal["median", "mean"]
@@ -210,3 +212,38 @@ def interval_words(center: Center, interval: Interval) -> str:
         "minmax": "lowest to highest run",
     }
     return words.get(interval, "")
+
+
+# --- what plugrad plot and plugrad report take ---
+
+
+runs_argument = click.argument(
+    "runs",
+    nargs=-1,
+    required=True,
+    metavar="RUN [RUN ...]",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+smooth_option = click.option(
+    "--smooth",
+    "window",
+    type=click.IntRange(1),
+    metavar="N",
+    default=1,
+    help="Draw the mean of the last N iterations.  [default: 1]",
+)
+
+
+def output_option(metavar: str, help: str) -> Callable[[Any], Any]:
+    """`-o`, `--output`: the file to write.
+
+    Args:
+        metavar: how the help names the file, such as "FILE.png".
+        help: what it is.
+
+    Returns:
+        A decorator of a command.
+    """
+    return click.option(
+        "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar=metavar, help=help
+    )

@@ -12,8 +12,8 @@ from plugrad.cli.exits import debug_option
 from plugrad.cli.metrics_files import iterate_rows
 from plugrad.cli.progress import EVALUATED_RETURN, ITERATION, RETURN, range_words, return_words
 from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.terminal import waiting
 from plugrad.cli.trained import Choice, RunPath, open_trained, run_options
-from plugrad.cli.waiting import waiting
 from plugrad.errors import ConfigError
 from plugrad.rng_streams import stream
 

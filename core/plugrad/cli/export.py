@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.terminal import waiting
 from plugrad.cli.trained import Choice, open_trained, plugin_option
 from plugrad.cli.trust import Trust, trust_option
-from plugrad.cli.waiting import waiting
 from plugrad.learner.acting.saved_policy import load_policy
 from plugrad.types import DEFAULT_MODULE_ID
 

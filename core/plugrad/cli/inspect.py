@@ -14,7 +14,7 @@ from rich.table import Table
 from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint
 from plugrad.cli.exits import debug_option
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.cli.tables import plain_table, printable
+from plugrad.cli.terminal import plain_table, printable
 from plugrad.config.serialize import SPACE_KEY
 from plugrad.learner.acting.policy_content import KIND, as_checkpoint
 from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE

@@ -17,8 +17,7 @@ from plugrad.cli.metrics_files import iterate_rows, last_row
 from plugrad.cli.progress import ITERATION, RETURN, TIMESTEPS, History, return_words
 from plugrad.cli.run_directory import RUNS, RunDirectory
 from plugrad.cli.run_files import read_table
-from plugrad.cli.tables import plain_table, printable
-from plugrad.cli.waiting import waiting
+from plugrad.cli.terminal import plain_table, printable, waiting
 from plugrad.errors import ConfigError
 
 MAX_DEPTH = 6

@@ -16,8 +16,8 @@ import numpy as np
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import debug_option, typed_command
 from plugrad.cli.progress import return_words
+from plugrad.cli.terminal import waiting
 from plugrad.cli.trained import Choice, episodes_of, watch_options
-from plugrad.cli.waiting import waiting
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.sampling.environments import create_env
 from plugrad.sampling.multi_agent.env_faces import has_many_agents

@@ -11,7 +11,6 @@ from typing import Any, get_args
 import click
 
 from plugrad.checkpoint.disk import disk_errors, replace_file
-from plugrad.cli.curve_options import output_option, runs_argument, smooth_option
 from plugrad.cli.curves import (
     MAX_DRAWN,
     Center,
@@ -21,14 +20,17 @@ from plugrad.cli.curves import (
     interval_words,
     join,
     metrics_of,
+    output_option,
     read_curves,
+    runs_argument,
     smooth,
+    smooth_option,
     tell_apart,
 )
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import RETURN, WINDOW
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.cli.tables import visible
+from plugrad.cli.terminal import visible
 from plugrad.cli.trained import plugin_option
 from plugrad.errors import ConfigError, MissingFrameworkError, did_you_mean
 

@@ -7,16 +7,16 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from plugrad.cli.exits import FAILED, debug_option
+from plugrad.cli.terminal import text_table
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.plugin_records import PluginRecord, list_plugins, obstacle
-from plugrad.importing.interpreter import start_interpreter
 from plugrad.importing.names import is_local_plugin
+from plugrad.workers.process import start_interpreter
 
 _CHECK = "plugrad.testing.plugin_check:answer_check"
 """By its name: commands need nothing of the suites."""
@@ -117,9 +117,7 @@ def _list(records: list[PluginRecord], as_json: bool) -> None:
 
 def _plugins_table(records: list[PluginRecord]) -> Table:
     """A table of plugins, one per row, at most 80 characters wide."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("kind", "name", "distribution", "needs"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    table = text_table("kind", "name", "distribution", "needs", whole=("name",))
     for record in records:
         owner = f"{record.distribution} {record.version}"
         table.add_row(record.kind, escape(record.name), escape(owner), _needs(record))
@@ -169,9 +167,7 @@ def _fit(report: PluginReport) -> str:
 
 
 def _hooks_table(hooks: Sequence[dict[str, Any]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("hook", "how", "where"):
-        table.add_column(column, overflow="fold")
+    table = text_table("hook", "how", "where")
     for each in hooks:
         table.add_row(each["hook"], "wraps" if each["wrapper"] else "answers", escape(each["where"]))
     return table

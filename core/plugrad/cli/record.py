@@ -13,8 +13,8 @@ from plugrad.checkpoint.disk import refuse_links
 from plugrad.cli.display import PlainLines
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import SECONDS, TIMESTEPS, Progress, return_words, scalars
+from plugrad.cli.terminal import waiting
 from plugrad.cli.trained import Choice, RunPath, open_trained, run_options
-from plugrad.cli.waiting import waiting
 from plugrad.offline import EpisodeData, save_episodes
 from plugrad.types import DEFAULT_MODULE_ID
 

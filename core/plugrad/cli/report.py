@@ -16,8 +16,18 @@ import click
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.checkpoint.disk import disk_errors, refuse_links, replace_file
-from plugrad.cli.curve_options import output_option, runs_argument, smooth_option
-from plugrad.cli.curves import Curve, groups_of, join, metrics_of, read_curves, smooth, tell_apart
+from plugrad.cli.curves import (
+    Curve,
+    groups_of,
+    join,
+    metrics_of,
+    output_option,
+    read_curves,
+    runs_argument,
+    smooth,
+    smooth_option,
+    tell_apart,
+)
 from plugrad.cli.exits import debug_option
 from plugrad.cli.ls import RunLine
 from plugrad.cli.metrics_files import iterate_rows
@@ -25,9 +35,9 @@ from plugrad.cli.progress import EVALUATED_RETURN, METRIC_WORDS, RETURN, WINDOW
 from plugrad.cli.report_page import Figure, Film, RunContent, page
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.run_files import read_bytes
+from plugrad.cli.terminal import waiting
 from plugrad.cli.trained import alone, plugin_option
 from plugrad.cli.trust import options_to_vouch
-from plugrad.cli.waiting import waiting
 from plugrad.errors import CheckpointUnsafeError, ConfigError
 from plugrad.types import ALL_MODULES
 

@@ -23,7 +23,7 @@ from plugrad.cli.options import (
 )
 from plugrad.cli.run_directory import name_missing_plugin
 from plugrad.cli.run_files import read_table
-from plugrad.cli.typed_names import look_for_plugin, look_in_current_folder
+from plugrad.cli.trust import look_for_plugin, look_in_current_folder
 from plugrad.config import FieldInfo
 from plugrad.config.from_files import MODULE_SETTINGS, names_in_list
 from plugrad.errors import AlgorithmNotFoundError, ConfigError

@@ -13,8 +13,7 @@ from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import parse_value
 from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
-from plugrad.cli.trust import Trust, trust_option
-from plugrad.cli.typed_names import look_for_plugin, look_in_current_folder
+from plugrad.cli.trust import Trust, look_for_plugin, look_in_current_folder, trust_option
 from plugrad.config.sampling_settings import CODE_OF_SAMPLING
 from plugrad.episodes import Episode
 from plugrad.errors import ConfigError

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, ClassVar, Final, Self
 
-from plugrad.config.checks import checked
-from plugrad.config.fields import FieldInfo, field
+from plugrad.config.fields import FieldInfo, checked, field
 from plugrad.config.fluent import UNSET, given
 from plugrad.config.rules import (
     check_consistency,

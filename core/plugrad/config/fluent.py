@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from plugrad.config import serialize
-from plugrad.config.checks import checked
-from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
+from plugrad.config.fields import SECTIONS, FieldInfo, checked, config_fields
 from plugrad.config.rules import without_ineffective_overrides
 from plugrad.deprecation import UnknownAttribute, hint_for, older_settings
 from plugrad.errors import ConfigError, did_you_mean

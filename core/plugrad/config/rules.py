@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from plugrad.config.checks import checked
-from plugrad.config.fields import FieldInfo, config_fields
+from plugrad.config.fields import FieldInfo, checked, config_fields
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.optimizers import OPTIMIZERS
 

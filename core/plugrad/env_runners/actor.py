@@ -26,7 +26,7 @@ from plugrad.sampling.logged_metrics import Logged
 from plugrad.sampling.named_envs import register_sent
 from plugrad.sampling.sample import Sample, sample_from_state
 from plugrad.types import ModuleID
-from plugrad.workers.prepare import prepare_process
+from plugrad.workers.process import prepare_process
 
 
 class Answer(NamedTuple):

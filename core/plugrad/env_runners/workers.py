@@ -9,12 +9,11 @@ from typing import Any, Protocol
 from plugrad.config import Config
 from plugrad.env_runners.actor import EnvRunnerActor
 from plugrad.errors import PlugradError
-from plugrad.workers import raylet
 from plugrad.workers.actors import Actor, RayCalls, kill_all
 from plugrad.workers.answers import Calls, LostActor, gather
 from plugrad.workers.placement import Placement
 from plugrad.workers.process import ProcessCalls, WorkerProcess
-from plugrad.workers.ray_start import get_ray, num_cpus_to_reserve
+from plugrad.workers.ray_cluster import get_ray, num_cpus_to_reserve, put
 
 SHUTDOWN_S = 3.0
 Worker = Actor | WorkerProcess
@@ -135,7 +134,7 @@ class RayWorkers:
 
     def put(self, value: Any) -> Any:
         """See `EnvRunnerWorkers`: a reference to the value in Ray's store."""
-        return raylet.put(self._ray, value)
+        return put(self._ray, value)
 
     def stop(self, workers: Collection[Any]) -> None:
         """See `EnvRunnerWorkers`."""

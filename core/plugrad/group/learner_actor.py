@@ -23,7 +23,7 @@ from plugrad.learner.state.state import copy_values, digest, restore_values
 from plugrad.learner.update.data_parallel import set_collective
 from plugrad.learner.update.rehearsal import rehearse
 from plugrad.types import COMPONENT_PLUGIN_STATE
-from plugrad.workers.prepare import prepare_process
+from plugrad.workers.process import prepare_process
 
 
 @dataclass

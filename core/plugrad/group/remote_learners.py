@@ -24,8 +24,7 @@ from plugrad.learner import Learner
 from plugrad.learner.modules.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
 from plugrad.types import ModuleID
-from plugrad.workers.ray_start import get_ray
-from plugrad.workers.raylet import put
+from plugrad.workers.ray_cluster import get_ray, put
 
 # --- `_compile_key`: if keys are equal, an update needs no new compilation, and `timeout_s` applies to it ---
 

@@ -20,7 +20,7 @@ from plugrad.hooks.registry import choose_collective, load_collective
 from plugrad.workers.actors import Actor, RayCalls, kill_all
 from plugrad.workers.answers import LostActor, RestartLimit, gather, gather_with_pings
 from plugrad.workers.placement import Placement
-from plugrad.workers.ray_start import num_cpus_to_reserve
+from plugrad.workers.ray_cluster import num_cpus_to_reserve
 
 GRACE_S = 1.0
 """How much longer the driver waits than the learners wait for each other: they know which one is missing."""

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from plugrad.config import Config
 from plugrad.contract import since
-from plugrad.hooks.markers import HookCaller, learner_method
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.hooks.markers import learner_method
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.schedules import ConfigView

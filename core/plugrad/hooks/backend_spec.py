@@ -29,7 +29,8 @@ from plugrad.hooks.backend_types import (
     Step,
     StepContext,
 )
-from plugrad.hooks.markers import HookCaller, learner_method
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.hooks.markers import learner_method
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Variable

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 from plugrad.contract import since
 from plugrad.gradients import Clip, FlatVariable, Gradients
-from plugrad.hooks.markers import HookCaller, learner_method
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.hooks.markers import learner_method
 from plugrad.optimizers import Optimizer
 from plugrad.types import ModuleID, ParamRef, Tensor
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from plugrad.gradients import Gradients
-from plugrad.hooks.markers import HookCaller, learner_method
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.hooks.markers import learner_method
 from plugrad.types import (
     ALL_MODULES,
     DEFAULT_MODULE_ID,

@@ -25,12 +25,12 @@ from plugrad.hooks import tracing
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.backend_spec import BackendSpec
 from plugrad.hooks.build_spec import AlgorithmBuildSpec, BackendBuildSpec
-from plugrad.hooks.error_notes import with_error_note
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
 from plugrad.hooks.markers import PROJECT, hookimpl, parameters_of, with_parameters
+from plugrad.hooks.tracing import with_error_note
 
 BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
 SPECIFICATIONS = (*BACKEND_SPECIFICATIONS, AlgorithmBuildSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)

@@ -3,15 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import pluggy
 
-from plugrad.config import Config
 from plugrad.contract import since, since_version
-from plugrad.schedules import ConfigView
-from plugrad.types import ModuleID
 
 PROJECT = "plugrad"
 
@@ -90,18 +87,3 @@ def with_parameters(
     made.__kwdefaults__ = {name: value for name, value in defaults.items() if name in named} or None
     made.__qualname__, made.__doc__, made.__module__ = plain.__qualname__, plain.__doc__, plain.__module__
     return made if bound_to is None else MethodType(made, bound_to)
-
-
-class HookCaller(Protocol):
-    """A learner that calls its plugins."""
-
-    config: Config
-    """The settings; `config.get_config_for_module(module_id)` gives those of one module."""
-
-    def config_view(self, module_id: ModuleID) -> ConfigView:
-        """A module's config with scheduled fields as tensors: what losses get."""
-        raise NotImplementedError
-
-    def _provide(self, hook: str, **arguments: Any) -> Any:
-        """The result of the hook's provider, without wrappers and overrides."""
-        raise NotImplementedError

@@ -1,8 +1,11 @@
-"""`PLUGRAD_TRACE=1`: every hook call as a line on stderr, with the plugin that answered and the time it took.
+"""What stands around the functions of plugins: notes on their errors, and with `PLUGRAD_TRACE=1` a line for each call.
 
-Nested calls are indented, and the outer call ends with its own line. A learner reads the variable once, when it is
-built; without it calls have no overhead. pluggy's own tracing would only show chains of wrappers: a hook without
-wrappers is called without pluggy.
+Wrappers and listeners may be third-party code around the user's own, so an error that one raises gets a note with its
+name and the hook. An error that only passes through a wrapper gets no note.
+
+A line of `PLUGRAD_TRACE=1` has the hook, the plugin that answered and the time it took. Nested calls are indented, and
+the outer call ends with its own line. A learner reads the variable once, when it is built; without it calls have no
+overhead. pluggy's own tracing would only show chains of wrappers: a hook without wrappers is called without pluggy.
 """
 
 import os
@@ -14,8 +17,78 @@ from functools import wraps
 from time import perf_counter
 from typing import Any
 
+from plugrad.errors import PluginError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
+
+_ONCE = "a wrapper must yield once: `return (yield)`"
+
+
+def with_error_note(
+    who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool
+) -> Callable[..., Any]:
+    """Wrap a plugin's function, so that errors that it raises itself get a note.
+
+    Args:
+        who: the plugin's name in the note.
+        hook: the hook's name.
+        function: the plugin's function; a generator function if it is a wrapper.
+        is_wrapper: whether it wraps a hook.
+
+    Returns:
+        A function with the same arguments and marks.
+    """
+    make = _wrapper if is_wrapper else _listener
+    return wraps(function)(make(f"raised by {who}, hook {hook!r}", function))
+
+
+@contextmanager
+def _noted(note: str, *, below: BaseException | None = None) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if error is not below:
+            error.add_note(note)
+        raise
+
+
+def _listener(note: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        with _noted(note):
+            return function(*arguments)
+
+    return call
+
+
+def _wrapper(note: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Generator[None, Any, Any]:
+        wrapped = function(*arguments)
+        with _noted(note):
+            _begin(wrapped)
+        answer = below = None
+        try:
+            answer = yield
+        except BaseException as error:
+            below = error
+        with _noted(note, below=below):
+            return _end(wrapped, answer, below)
+
+    return call
+
+
+def _begin(wrapped: Generator[Any, Any, Any]) -> None:
+    for _ in wrapped:
+        return
+    raise PluginError(_ONCE)
+
+
+def _end(wrapped: Generator[Any, Any, Any], answer: Any, below: BaseException | None) -> Any:
+    try:
+        wrapped.send(answer) if below is None else wrapped.throw(below)
+    except StopIteration as end:
+        return end.value
+    raise PluginError(_ONCE)
+
 
 VARIABLE = "PLUGRAD_TRACE"
 _STEP = "update"
@@ -45,7 +118,7 @@ def is_asked_for() -> bool:
 def traced(
     who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool = False
 ) -> Callable[..., Any]:
-    """Wrap a function so that its calls are printed. See `error_notes.with_error_note` for arguments and result."""
+    """Wrap a function so that its calls are printed. See `with_error_note` for arguments and result."""
 
     def answer(*arguments: Any, **named: Any) -> Any:
         with _shown(hook, who):

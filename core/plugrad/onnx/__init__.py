@@ -4,7 +4,6 @@
 imported when a graph is made.
 """
 
-from plugrad.onnx.graph import OPSET, Graph
-from plugrad.onnx.tensor import OnnxTensor
+from plugrad.onnx.graph import OPSET, Graph, OnnxTensor
 
 __all__ = ["OPSET", "Graph", "OnnxTensor"]

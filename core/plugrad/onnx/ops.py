@@ -13,7 +13,7 @@ import numpy as np
 
 from plugrad import numpy_ops
 from plugrad.errors import ConfigError
-from plugrad.onnx.tensor import OnnxTensor
+from plugrad.onnx.graph import OnnxTensor
 from plugrad.ops import RULES, Axis, Shape
 from plugrad.types import Tensor
 

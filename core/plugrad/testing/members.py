@@ -17,9 +17,9 @@ from typing import Any
 import cloudpickle
 
 from plugrad.collective import Collective, Membership
-from plugrad.importing.interpreter import start_interpreter
 from plugrad.testing import member_process
 from plugrad.types import Array
+from plugrad.workers.process import start_interpreter
 
 TIMEOUT_S = 0.5
 """`timeout_s` where a wait must end by it."""

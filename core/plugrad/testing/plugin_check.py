@@ -20,7 +20,7 @@ import numpy as np
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli import COMMANDS
 from plugrad.cli.backends import missing_answers
-from plugrad.cli.typed_names import look_for_plugin
+from plugrad.cli.trust import look_for_plugin
 from plugrad.errors import ConfigError, PluginConflictError, PluginError, PlugradError
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.author_line import shows_all_frames

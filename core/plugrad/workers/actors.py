@@ -8,8 +8,8 @@ from textwrap import shorten
 from time import monotonic, sleep
 from typing import Any
 
-from plugrad.workers import raylet
 from plugrad.workers.answers import LostActor
+from plugrad.workers.ray_cluster import check_raylet
 
 CONTROL = "control"
 """Concurrency group of calls that run beside the one that an actor is busy with."""
@@ -40,7 +40,7 @@ class Actor:
 
     def locate(self) -> Any:
         """Ask for its location; returns Ray's reference to it."""
-        raylet.check(self._ray)
+        check_raylet(self._ray)
         return self._handle.__ray_call__.remote(_get_location)
 
     def ping(self) -> Any:
@@ -59,7 +59,7 @@ class Actor:
         Returns:
             Ray's reference to the answer, or a list of references if there are several.
         """
-        raylet.check(self._ray)
+        check_raylet(self._ray)
         remote = getattr(self._handle, method).options(
             num_returns=num_returns, **({"concurrency_group": CONTROL} if control else {})
         )
@@ -151,7 +151,7 @@ def start_actor(
     Raises:
         LearnerGroupDeadError: Ray itself is gone.
     """
-    raylet.check(ray)
+    check_raylet(ray)
     remote = ray.remote(concurrency_groups={CONTROL: 1})(actor_class)
     settings = {"max_restarts": 0, "max_task_retries": 0, **options}
     return Actor(ray, remote.options(**settings).remote(*arguments))
@@ -174,7 +174,7 @@ class RayCalls:
 
     def get(self, rank: int, ref: Any) -> Any:
         """See `Calls.get`."""
-        raylet.check(self._ray)
+        check_raylet(self._ray)
         try:
             return self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:

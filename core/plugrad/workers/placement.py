@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.errors import ConfigError
-from plugrad.workers import raylet
 from plugrad.workers.actors import Actor, start_actor
-from plugrad.workers.ray_start import is_started_here
+from plugrad.workers.ray_cluster import check_raylet, is_started_here
 
 
 class Placement:
@@ -62,7 +61,7 @@ class Placement:
             ConfigError: the cluster does not have them within `timeout_s`.
             LearnerGroupDeadError: Ray itself is gone.
         """
-        raylet.check(self._ray)
+        check_raylet(self._ray)
         if self._strategy is None or (not self.bundle and is_started_here(self._ray)):
             return  # a Ray that was started here has one node: it is packed, and cannot be spread
         if not self.bundle:

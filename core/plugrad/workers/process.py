@@ -1,8 +1,8 @@
-"""`WorkerProcess`: an object in a process of its own on this machine, called like a Ray actor.
+"""`WorkerProcess`: an object in a process of its own on this machine, called like a Ray actor; and what runs there.
 
-The process is a new interpreter: it shares nothing with this one, and it does not run the user's script again, so that
-scripts need no `if __name__ == "__main__"` and notebooks work. It leads a process group of its own: Ctrl-C reaches the
-driver alone, and what the process starts ends with it. It ends when this process does, whatever ends it.
+The process is a new interpreter: it shares nothing with this one, and it does not run the script of the user again, so
+that scripts need no `if __name__ == "__main__"` and notebooks work. It leads a process group of its own: Ctrl-C reaches
+the driver alone, and what the process starts ends with it. It ends when this process does, whatever ends it.
 """
 
 import os
@@ -11,16 +11,186 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
-from plugrad.importing.interpreter import start_interpreter
+from plugrad.importing.names import main_is_elsewhere
 from plugrad.workers.answers import LostActor
-from plugrad.workers.process_main import HEADER, Call
+
+
+def start_interpreter(function: str, *descriptors: int) -> subprocess.Popen[bytes]:
+    """Start a process that runs a function.
+
+    It is a new interpreter, not a fork: a fork beside the threads of TensorFlow or of a user can lock up. It does not
+    run the user's script again, as `multiprocessing` does, so that scripts need no `if __name__ == "__main__"`. It has
+    a session of its own: Ctrl-C reaches this process only.
+
+    Args:
+        function: `"package.module:name"`.
+        *descriptors: open files, which the process inherits; its function gets their numbers.
+
+    Returns:
+        The process.
+    """
+    module, _, name = function.partition(":")
+    path = [os.path.abspath(folder) for folder in sys.path]
+    code = f"import sys; sys.path = {path!r}; from {module} import {name}; {name}{tuple(descriptors)!r}"
+    return subprocess.Popen(
+        [sys.executable, *(f"-W{option}" for option in sys.warnoptions), "-c", code],
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+
+
+def prepare_process(search_path: list[str], num_threads: int) -> None:
+    """Prepare an actor's process, before it imports a framework.
+
+    Args:
+        search_path: the driver's `sys.path`, from which the user's classes are imported.
+        num_threads: how many threads one operation of a framework may use.
+    """
+    main_is_elsewhere()
+    sys.path += [folder for folder in search_path if folder not in sys.path]
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))
+
+
+# --- in the process ---
+
+
+HEADER = struct.Struct("!Q?")
+"""Number of a call, and whether it raised nothing."""
+
+
+class Call(NamedTuple):
+    """A call on its way to the process.
+
+    Args:
+        number: which its answer carries.
+        method: of the object; None: make the object.
+        args: of the method; None of a ping.
+        control: whether it runs beside a call that the process is busy with.
+    """
+
+    number: int
+    method: str | None
+    args: tuple[Any, ...]
+    control: bool
+
+
+class Raised(NamedTuple):
+    """An exception on its way to the driver.
+
+    Args:
+        pickled: the exception, or None where it cannot be pickled.
+        summary: its class and message.
+        trace: the traceback as text.
+    """
+
+    pickled: bytes | None
+    summary: str
+    trace: str
+
+    def error(self) -> Exception:
+        """The exception as it was, with the traceback as a note."""
+        error: Exception = RuntimeError(self.summary) if self.pickled is None else pickle.loads(self.pickled)
+        error.add_note(self.trace)
+        return error
+
+
+def main(descriptor: int) -> None:
+    """Answer the calls that come through a socket until it is closed at the other end."""
+    _Worker(Connection(descriptor)).run()
+
+
+class _Worker:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = Lock()
+        self._calls: SimpleQueue[Call] = SimpleQueue()
+        self._driver = os.getppid()
+        self._object: Any = None
+
+    def run(self) -> None:
+        Thread(target=self._read, name="plugrad-calls", daemon=True).start()
+        while True:
+            self._answer(self._calls.get())
+
+    def _read(self) -> None:
+        try:
+            while self._wait_for_call():
+                call = pickle.loads(self._connection.recv_bytes())
+                self._answer(call) if call.control else self._calls.put(call)
+        except (EOFError, OSError):  # closed
+            pass
+        finally:
+            _end()
+
+    def _wait_for_call(self) -> bool:
+        """Whether a call came, and not the driver's end, which a process that the driver forked may hide."""
+        while not self._connection.poll(1.0):
+            if os.getppid() != self._driver:
+                return False
+        return True
+
+    def _answer(self, call: Call) -> None:
+        try:
+            value, good = self._run(call), True
+            answer = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            good, answer = False, pickle.dumps(_raised(error))
+        try:
+            with self._sending:
+                self._connection.send_bytes(HEADER.pack(call.number, good))
+                self._connection.send_bytes(answer)
+        except OSError:
+            _end()
+
+    def _run(self, call: Call) -> Any:
+        if call.method is None:
+            make, *arguments = call.args
+            self._object = make(*arguments)
+            return None
+        return getattr(self._object, call.method)(*call.args) if call.method else None
+
+
+def _end() -> None:
+    """End this process and those that it started; it is the first of its process group."""
+    sys.stdout.flush()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _raised(error: Exception) -> Raised:
+    import cloudpickle
+
+    trace = "".join(traceback.format_exception(error))
+    summary = f"{type(error).__name__}: {error}"
+    try:
+        pickled: bytes = cloudpickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        return Raised(None, summary, trace)
+    return Raised(pickled, summary, trace)
+
+
+# --- in the driver ---
+
 
 POLL_S = 0.5
 """Seconds between checks that a silent process is still there."""
@@ -54,7 +224,7 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_timeval(timeout_s)))
-            self._process = start_interpreter("plugrad.workers.process_main:main", theirs.fileno())
+            self._process = start_interpreter("plugrad.workers.process:main", theirs.fileno())
         self._timeout_s = timeout_s
         self._connection = Connection(ours.detach())
         self.location = socket.gethostname(), self._process.pid

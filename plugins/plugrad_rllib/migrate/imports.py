@@ -24,6 +24,7 @@ _OF_LEARNERS = (
     "are arrays; this class is for env-to-module pieces"
 )
 _UNKNOWN = "{name} has no counterpart that plugrad migrate knows"
+_OF_EXAMPLES = "{name} is of RLlib's examples: copy it into your program, and migrate it, too"
 
 
 def rewrite(program: Program, node: cst.ImportFrom, line: int) -> cst.ImportFrom | cst.RemovalSentinel:
@@ -64,7 +65,8 @@ def _is_replaced(program: Program, module: str, alias: cst.ImportAlias, line: in
             return False
     elif name not in {*NOT_NEEDED, *REWRITTEN, *CONSTANTS}:
         if not module.startswith("ray.tune"):
-            program.notes.add(line, _UNKNOWN.format(name=name))
+            is_example = module.startswith("ray.rllib.examples")
+            program.notes.add(line, (_OF_EXAMPLES if is_example else _UNKNOWN).format(name=name))
         return False
     if name not in HERE:
         program.removed[local] = (module, name, line)

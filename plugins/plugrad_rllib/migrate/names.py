@@ -37,6 +37,7 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "DEFAULT_POLICY_ID": ("plugrad", "DEFAULT_MODULE_ID"),
         "DQNConfig": ("plugrad_dqn", "DQNConfig"),
         "EnvContext": ("builtins", "dict"),
+        "EnvError": ("builtins", "RuntimeError"),
         "IMPALAConfig": ("plugrad_impala", "IMPALAConfig"),
         "IQLConfig": ("plugrad_offline", "IQLConfig"),
         "MARWILConfig": ("plugrad_offline", "MARWILConfig"),
@@ -59,6 +60,8 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
         **{
             name: ("plugrad_rllib.arrays", name)
             for name in (
+                "FLOAT_MAX",
+                "FLOAT_MIN",
                 "batch",
                 "normc_initializer",
                 "one_hot",
@@ -70,6 +73,10 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
                 "unbatch",
                 "valid_padding",
             )
+        },
+        **{
+            name: ("plugrad_rllib.structures", name)
+            for name in ("check", "convert_to_numpy", "convert_to_torch_tensor", "flatten_space")
         },
         **dict.fromkeys(
             (
@@ -169,7 +176,11 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
         "LEARNER_RESULTS_KL_KEY": "mean_kl_loss",
         "LEARNER_RESULTS_VF_LOSS_UNCLIPPED_KEY": "vf_loss_unclipped",
         "POLICY_LOSS_KEY": "policy_loss",
+        "SYNCH_WORKER_WEIGHTS_TIMER": "synch_weights",
+        "TIMERS": "timers",
         "TRAINING_ITERATION": "training_iteration",
+        "TRAINING_ITERATION_TIMER": "training_iteration",
+        "TRAINING_STEP_TIMER": "training_step",
         "VF_LOSS_KEY": "vf_loss",
         **{
             f"{name.upper()}_KEY": name
@@ -179,6 +190,7 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
             name.upper(): name
             for name in (
                 "agent_episode_returns_mean",
+                "env_runner_sampling_timer",
                 "episode_duration_sec_mean",
                 "episode_len_max",
                 "episode_len_mean",
@@ -186,6 +198,7 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
                 "episode_return_max",
                 "episode_return_mean",
                 "episode_return_min",
+                "learner_update_timer",
                 "module_episode_returns_mean",
                 "num_agent_steps_sampled",
                 "num_agent_steps_sampled_lifetime",
@@ -205,21 +218,132 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
 )
 """Names of RLlib's metrics and keys, which are plain strings here."""
 
+_OLD_STACK = "of RLlib's old API stack: write an RLModule, and a Learner for a loss of your own"
+_NETWORKS = "write the network in setup() of an RLModule, with layers of your framework"
+
 INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("ConnectorPipelineV2", "LearnerConnectorPipeline"),
+            (
+                "AddNextObservationsFromEpisodesToTrainBatch",
+                "AddObservationsFromEpisodesToBatch",
+                "ComputeReturnsToGo",
+                "ConnectorPipelineV2",
+                "EnvToModulePipeline",
+                "LearnerConnectorPipeline",
+                "ModuleToEnvPipeline",
+                "NumpyToTensor",
+            ),
             ("write a learner connector, or a wrapper of the environment", "docs/from-rllib.md"),
         ),
         "MultiAgentEnv": (
             "delete the base class: any class with this interface will do",
             "docs/multi-agent.md",
         ),
-        "Catalog": ("rl_module(model_config={...}), or a module of your own", "docs/your-model.md"),
-        "DefaultPPOTorchRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
-        "PPOTfRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
-        "PPOTorchRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
-        "EnvRunner": ("sampling is plugrad's own", "docs/sampling.md"),
+        **dict.fromkeys(
+            ("BCCatalog", "Catalog", "PPOCatalog", "SACCatalog"),
+            ("rl_module(model_config={...}), or a module of your own", "docs/your-model.md"),
+        ),
+        **dict.fromkeys(
+            (
+                "DefaultBCTorchRLModule",
+                "DefaultPPOTorchRLModule",
+                "PPOTfRLModule",
+                "PPOTorchRLModule",
+            ),
+            ("RLModuleSpec() without module_class", "docs/your-model.md"),
+        ),
+        **dict.fromkeys(
+            (
+                "ActorCriticEncoderConfig",
+                "ENCODER_OUT",
+                "Encoder",
+                "MLPEncoderConfig",
+                "MLPHeadConfig",
+                "ModelConfig",
+                "TorchModel",
+                "get_activation_fn",
+            ),
+            (_NETWORKS, "docs/your-model.md"),
+        ),
+        **dict.fromkeys(
+            (
+                "TorchCategorical",
+                "TorchDiagGaussian",
+                "TorchMultiCategorical",
+                "TorchMultiDistribution",
+                "TorchSquashedGaussian",
+            ),
+            ("derive from a class of plugrad.distributions, which computes with self.ops", "docs/models.md"),
+        ),
+        **dict.fromkeys(
+            (
+                "IOContext",
+                "InputReader",
+                "JsonReader",
+                "JsonWriter",
+                "ModelCatalog",
+                "ModelV2",
+                "PPOTF1Policy",
+                "PPOTF2Policy",
+                "PPOTorchPolicy",
+                "Policy",
+                "Postprocessing",
+                "SampleBatchBuilder",
+                "ShuffledInput",
+                "StorageUnit",
+                "TorchModelV2",
+                "TorchMultiActionDistribution",
+                "TorchPolicyV2",
+                "compute_advantages",
+                "convert_ma_batch_to_sample_batch",
+                "get_preprocessor",
+                "make_tf_callable",
+                "register_input",
+                "synchronous_parallel_sample",
+            ),
+            (_OLD_STACK, "docs/from-rllib.md"),
+        ),
+        **dict.fromkeys(
+            (
+                "DifferentiableAlgorithmConfig",
+                "DifferentiableLearnerConfig",
+                "TorchDifferentiableLearner",
+                "TorchMetaLearner",
+                "TrainingData",
+            ),
+            ("no learner here learns through the updates of another one", "docs/from-rllib.md"),
+        ),
+        **dict.fromkeys(
+            ("EnvRunnerServerForExternalInference", "RLlink", "get_rllink_message", "send_rllink_message"),
+            (
+                "an environment that waits for its simulator, whose reset() and step() ask it",
+                "docs/your-simulator.md",
+            ),
+        ),
+        **dict.fromkeys(
+            ("DMCEnv", "OpenSpielEnv", "Unity3DEnv", "VectorEnv", "make_recsim_env"),
+            ("an environment of Gymnasium or PettingZoo around it, such as Shimmy's", "docs/environments.md"),
+        ),
+        **dict.fromkeys(
+            ("OfflineData", "OfflinePreLearner", "SCHEMA"),
+            (
+                "recorded episodes are plugrad's own; a learner connector changes what is learned",
+                "docs/offline.md",
+            ),
+        ),
+        **dict.fromkeys(("EnvRunner", "EnvRunnerGroup"), ("sampling is plugrad's own", "docs/sampling.md")),
+        "NotProvided": (
+            "a config is a frozen dataclass: each setting of your own is a field of your config class",
+            "docs/write-an-algorithm.md",
+        ),
+        "SelfSupervisedLossAPI": (
+            "compute the loss in compute_loss_for_module of a Learner",
+            "docs/write-an-algorithm.md",
+        ),
+        "TQCConfig": ("there is no TQC; SACConfig is next to it", "docs/off-policy.md"),
+        "check_learning_achieved": ('compare results["env_runners/episode_return_mean"]', "docs/tune.md"),
+        "update_global_seed_if_necessary": ("config.debugging(seed=...)", "docs/determinism.md"),
     }
 )
 """`{name without a counterpart: (what to do, page)}`."""

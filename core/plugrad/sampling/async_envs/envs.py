@@ -18,7 +18,6 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from plugrad.errors import EnvContractError, EnvWorkerError
-from plugrad.importing.interpreter import start_interpreter
 from plugrad.sampling.async_envs.worker import (
     IDLE,
     SHUTDOWN_S,
@@ -33,6 +32,7 @@ from plugrad.sampling.env_clock import dumped_place
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.vector_envs import EnvSpaces, RunningEpisode, VectorEnvs, reset_seeds
 from plugrad.types import Array
+from plugrad.workers.process import start_interpreter
 
 # --- a worker process: start it, call it, and end it whatever state it is in ---
 
