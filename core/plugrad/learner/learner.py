@@ -287,7 +287,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, HasOlderNam
             for module in self.module.values():
                 module._move_to(self.device)
             warn_of_unknown_modules(self.config, self.module)
-            self._configure(self.config)
+            with self._computing_there():  # `build` began before the device was known
+                self._configure(self.config)
         except BaseException:
             self.streams = streams  # called again, it draws the same weights
             self.buffers, self._initial_plugin_state = {}, {}

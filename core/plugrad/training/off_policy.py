@@ -177,7 +177,8 @@ class OffPolicyTraining(Training):
         for sample in runner.take_samples():
             if self._is_trained(module_id):
                 self._ensure_buffer(module_id)
-                self._buffers[module_id].add(*self._transitions[module_id](sample))
+                with runner.tensors.computing():
+                    self._buffers[module_id].add(*self._transitions[module_id](sample))
 
     def _add_demonstrations(self) -> None:
         """Begin the buffers with recorded episodes; their observations count in the statistics of normalisation."""
