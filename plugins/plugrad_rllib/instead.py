@@ -114,7 +114,7 @@ INSTEAD = MappingProxyType(
         **dict.fromkeys(_OF_RAY_DATA, _OWN_FILES),
         "output_write_episodes": "delete it: whole episodes are written",
         "output_write_remaining_data": "delete it: what waits is written with each checkpoint and at the end",
-        "dataset_num_iters_per_learner": "training(train_batch_size=...), the rows of one update",
+        "dataset_num_iters_per_learner": "delete it: train() learns from training(train_batch_size=...) rows",
         "add_default_connectors_to_env_to_module_pipeline": _PREPARED,
         "add_default_connectors_to_module_to_env_pipeline": _PREPARED,
         "batch_mode": (

@@ -360,6 +360,7 @@ def test_a_setting_without_its_equal_is_rewritten_or_named(
             [],
         ),
         ("config.num_sgd_iter = 3", "config = config.training(num_epochs=3)", []),
+        ("config.callbacks(Mine).training(lr=1.0)", "config = config.plugins(Mine).training(lr=1.0)", []),
         (
             "config.mine = 3",
             "config.mine = 3",

@@ -118,11 +118,28 @@ def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
             ],
         ),
         (
-            ".rl_module(model_config={'fcnet_hiddens': [4], 'head_fcnet_hiddens': [8]})",
-            ".rl_module(model_config={'fcnet_hiddens': [4], 'head_fcnet_hiddens': [8]})",
+            ".rl_module(model_config={'fcnet_hiddens': [4], 'my_depth': 2, 'post_fcnet_hiddens': [8]})",
+            ".rl_module(model_config={'fcnet_hiddens': [4], 'my_depth': 2})",
+            [
+                "model_config has no post_fcnet_hiddens: it was deleted",
+                "rl_module(model_config=...): built-in networks have no my_depth and refuse it; a "
+                "module_class of your own gets it",
+            ],
+        ),
+        (
+            ".rl_module(rl_module_spec=RLModuleSpec(module_class=Mine), model_config={'head_fcnet_hiddens': [8]})",
+            ".rl_module(rl_module_spec=RLModuleSpec(module_class=Mine), model_config={'head_fcnet_hiddens': [8]})",
             [
                 "rl_module(model_config=...): built-in networks have no head_fcnet_hiddens and refuse it; a "
                 "module_class of your own gets it"
+            ],
+        ),
+        (
+            ".offline_data(dataset_num_iters_per_learner=5)",
+            "",
+            [
+                "offline_data(dataset_num_iters_per_learner=...) was deleted: train() learns from "
+                "training(train_batch_size=...) rows"
             ],
         ),
         (
@@ -536,6 +553,39 @@ def test_a_name_without_a_counterpart_is_noted_with_what_to_write(
     (note,) = notes
     assert note.startswith(f"1: {name}")
     assert instead in note
+
+
+def test_a_grid_of_an_example_is_its_first_value_in_the_loop_that_takes_its_place() -> None:
+    program = (
+        "from ray import tune\n"
+        "from ray.rllib.algorithms.ppo import PPOConfig\n"
+        "from ray.rllib.utils.test_utils import run_rllib_example_script_experiment\n"
+        "config = PPOConfig().training(lr=tune.grid_search([0.1, 0.01]), gamma=0.9)\n"
+        "run_rllib_example_script_experiment(config, args)\n"
+    )
+    text, notes = rewritten(program)
+    assert "config = PPOConfig.rllib_defaults().training(lr=0.1, gamma=0.9)\n" in text
+    assert "import tune" not in text
+    assert [note for note in notes if note.startswith("4: ")] == [
+        "4: tune.grid_search([0.1, 0.01]): the loop below takes the first value; tune.Tuner(trainable(config), "
+        'param_space={"lr": tune.grid_search([0.1, 0.01])}) of Ray Tune tries all'
+    ]
+
+
+def test_members_of_the_algorithm_of_a_callback_are_noted() -> None:
+    program = (
+        "from ray.rllib.callbacks.callbacks import RLlibCallback\n"
+        "class Mine(RLlibCallback):\n"
+        "    def on_train_result(self, *, algorithm, result, **kwargs):\n"
+        "        algorithm.env_runner_group.foreach_env_runner(harder)\n"
+        "        algorithm._counters['task'] = algorithm.metrics.peek('task')\n"
+        "        algorithm.save('here')\n"
+    )
+    text, notes = rewritten(program)
+    assert "        algorithm.save_to_path('here')\n" in text
+    assert [note.partition(": ")[0] for note in notes] == ["4", "5", "5"]
+    assert notes[0].startswith("4: .env_runner_group: algorithm.env_runners.call(name, ...) calls a method")
+    assert {note.split()[1] for note in notes[1:]} == {"._counters:", ".metrics:"}
 
 
 def test_a_part_of_a_checkpoint_is_named_by_its_component() -> None:

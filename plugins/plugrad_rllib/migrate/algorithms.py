@@ -34,13 +34,25 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
             "docs/use-a-policy.md",
         ),
         "env_runner": ("algorithm.sample() gives episodes", "docs/sampling.md"),
-        "env_runner_group": ("algorithm.sample() gives episodes", "docs/sampling.md"),
+        **dict.fromkeys(
+            ("env_runner_group", "eval_env_runner_group"),
+            (
+                "algorithm.env_runners.call(name, ...) calls a method of every environment; algorithm.sample() gives "
+                "episodes",
+                "docs/environments.md",
+            ),
+        ),
         "export_policy_model": ("plugrad export RUN -o policy.safetensors", "docs/use-a-policy.md"),
         "get_module": (
             "algorithm.get_policy() acts; the module is "
             "algorithm.learner_group.foreach_learner(lambda learner: learner.module[module_id])[0]",
             "docs/use-a-policy.md",
         ),
+        "metrics": (
+            "train() returns the metrics; metrics_logger of a callback logs others",
+            "docs/listeners.md",
+        ),
+        "_counters": ("keep numbers of your own in the callback", "docs/listeners.md"),
         "get_weights": ("algorithm.learner_group.get_weights()", "docs/from-rllib.md"),
         "set_weights": ("algorithm.learner_group.set_weights(...)", "docs/from-rllib.md"),
         "workers": ("algorithm.sample() gives episodes", "docs/sampling.md"),

@@ -1,6 +1,7 @@
 """Settings of a config: what one argument of a fluent call becomes, where it goes, and what is said of it."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +21,8 @@ from plugrad_rllib.migrate.program import Program
 from plugrad_rllib.migrate.settings import HALVED, MOVED, PER_LEARNER, REPLAY_BUFFERS
 
 _DELETE = "delete it: "
+_DETAILS = re.compile(r"(head|post)_fcnet_\w+|fusionnet_\w+|\w+_initializer(_config|_kwargs)?")
+"""Settings of RLlib's networks: the layers after the encoder, and first weights."""
 _CONFIGS = frozenset(name for name in HERE if name.endswith("Config") and name != "AlgorithmConfig")
 
 
@@ -160,11 +163,29 @@ def _with_our_name(pair: cst.BaseDictElement) -> cst.BaseDictElement:
     return pair
 
 
+def _without_details(
+    program: Program, pairs: Sequence[cst.BaseDictElement], line: int
+) -> list[cst.BaseDictElement]:
+    """Take out details of RLlib's own networks that the built-in ones have not, as of a `DefaultModelConfig`."""
+    kept = []
+    for pair in pairs:
+        key = string(pair.key) if isinstance(pair, cst.DictElement) else None
+        if key is not None and _DETAILS.fullmatch(key):
+            program.notes.add(line, f"model_config has no {key}: it was deleted", "docs/networks.md")
+        else:
+            kept.append(pair)
+    if kept and len(kept) < len(pairs):
+        kept[-1] = kept[-1].with_changes(comma=pairs[-1].comma)
+    return kept
+
+
 def _with_a_note_on_own_settings(program: Program, section: str, arg: cst.Arg, line: int) -> cst.Arg:
     """Rename settings of networks, and note those that no built-in network has; a module class may read them."""
     if isinstance(arg.value, cst.Dict):
-        renamed = [_with_our_name(pair) for pair in arg.value.elements]
-        arg = arg.with_changes(value=arg.value.with_changes(elements=renamed))
+        pairs = [_with_our_name(pair) for pair in arg.value.elements]
+        if "rl_module_spec" not in program.own_code:
+            pairs = _without_details(program, pairs, line)
+        arg = arg.with_changes(value=arg.value.with_changes(elements=pairs))
     pairs = arg.value.elements if isinstance(arg.value, cst.Dict) else ()
     keys = [string(each.key) for each in pairs if isinstance(each, cst.DictElement)]
     unknown = [key for key in keys if key is not None and key not in MODEL_SETTINGS]

@@ -147,6 +147,7 @@ def _section(program: Program, call: cst.Call, func: cst.Attribute, line: int) -
         for target, setting in config_arguments.rewritten(program, section, each, line):
             if tuning.searched(program, setting):
                 continue
+            setting = tuning.first_of_grid(program, setting, line)
             (here if target == section else elsewhere.setdefault(target, [])).append(setting)
     node: cst.BaseExpression = func.value
     if here and end is not None:  # the last one ends as the last one did, so that the layout stays
@@ -205,7 +206,10 @@ def kept_result(program: Program, node: cst.SimpleStatementLine, line: int) -> c
     call = expression_statement(node)
     root: cst.BaseExpression | None = call
     while isinstance(root, cst.Call) and isinstance(root.func, cst.Attribute):
-        if root.func.attr.value not in SECTIONS:
+        if root.func.attr.value not in {
+            *SECTIONS,
+            "plugins",
+        }:  # what was .callbacks(...) is .plugins(...) by now
             return None
         root = root.func.value
     if call is None or not isinstance(root, cst.Name) or root.value not in program.configs:

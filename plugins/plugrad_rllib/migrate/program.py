@@ -152,6 +152,8 @@ def read_program(tree: ast.AST) -> Program:
         if isinstance(node, ast.Call):
             _look_at_call(program, node)
             _look_for_own_code(program, node)
+        elif isinstance(node, ast.arg) and node.arg == "algorithm":  # of a callback
+            program.algorithms.add(node.arg)
         elif isinstance(node, ast.arg) and not ast.unparse(node.annotation or node).endswith("Config"):
             program.plain_dicts.add(node.arg)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):

@@ -8,6 +8,9 @@ from plugrad_rllib.migrate.code import argument, code, name_of, string
 from plugrad_rllib.migrate.names import ALGORITHMS
 from plugrad_rllib.migrate.program import SAMPLERS, Program
 
+HELPER = "run_rllib_example_script_experiment"
+"""RLlib's function that runs an example."""
+
 
 def searched(program: Program, setting: cst.Arg) -> bool:
     """Keep `lr=tune.loguniform(1e-5, 1e-2)` for the Tuner: a config of plugrad has values alone.
@@ -24,6 +27,32 @@ def searched(program: Program, setting: cst.Arg) -> bool:
         return False
     program.searched[setting.keyword.value] = code(setting.value)
     return True
+
+
+def first_of_grid(program: Program, setting: cst.Arg, line: int) -> cst.Arg:
+    """`lr=tune.grid_search([0.1, 0.01])` as `lr=0.1`, where a loop takes the place of RLlib's helper, which runs Tune.
+
+    Args:
+        program: what is known of the file.
+        setting: of a config, by its name here.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place.
+    """
+    grid = setting.value
+    if not (isinstance(grid, cst.Call) and code(grid.func).rpartition(".")[2] == "grid_search" and grid.args):
+        return setting
+    values = grid.args[0].value
+    if HELPER not in program.of_rllib or not isinstance(values, cst.List) or not values.elements:
+        return setting
+    first = values.elements[0].value
+    text = (
+        f"{code(grid)}: the loop below takes the first value; tune.Tuner(trainable(config), "
+        f'param_space={{"{code(setting.keyword or setting)}": {code(grid)}}}) of Ray Tune tries all'
+    )
+    program.notes.add(line, text, "docs/ray-tune.md")
+    return setting.with_changes(value=first)
 
 
 def tuner(program: Program, before: cst.Call, call: cst.Call, line: int) -> cst.Call:
