@@ -144,7 +144,7 @@ INSTEAD = MappingProxyType(
         "gym_env_vectorize_mode": "env_runners(vectorization_mode=...)",
         "log_level": "delete it: set the level of Python's logging",
         "metrics_num_episodes_for_smoothing": "delete it: means are over the last 20 episodes",
-        "min_time_s_per_iteration": "reporting(min_sample_timesteps_per_iteration=...)",
+        "min_time_s_per_iteration": "delete it: reporting(min_sample_timesteps_per_iteration=...)",
         "module_to_env_connector": f"{_WRAPPERS}, which may change actions",
         "normalize_actions": (
             "actions of a Box are clipped to its bounds. To scale them: env_runners(env_wrappers=[["
@@ -153,8 +153,8 @@ INSTEAD = MappingProxyType(
         "num_cpus_per_env_runner": "delete it: env runners are processes, and compute with one thread each",
         "num_envs_per_worker": "env_runners(num_envs_per_env_runner=...)",
         "num_gpus": (
-            "learners(num_gpus_per_learner=...) for remote learners; framework(backend, device=...) for a learner of "
-            "this process"
+            "delete it: learners(num_gpus_per_learner=...) for remote learners; framework(backend, device=...) for a "
+            "learner of this process"
         ),
         "num_gpus_per_env_runner": "delete it: env runners act on the CPU",
         "num_rollout_workers": "env_runners(num_env_runners=...)",

@@ -135,6 +135,14 @@ def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
             ],
         ),
         (
+            ".resources(num_gpus=1)",
+            "",
+            [
+                "resources(num_gpus=...) was deleted: learners(num_gpus_per_learner=...) for remote learners; "
+                "framework(backend, device=...) for a learner of this process"
+            ],
+        ),
+        (
             ".offline_data(dataset_num_iters_per_learner=5)",
             "",
             [
