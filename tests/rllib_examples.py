@@ -10,7 +10,8 @@ The examples are copied to FOLDER as a package `rllib_examples`, in which they i
 Its folders import what is asked of them alone, so that an example needs what it uses and no more.
 Each one that is a program is run for two iterations in a process where `ray.rllib` cannot be imported, without env
 runners of their own where it takes the option; trials of Ray Tune, too, which need the extra `tune`. Those of the old
-API stack are left out.
+API stack are left out. Offline examples read what lies in FOLDER/tests/data, such as `cartpole/cartpole-v1_large`: no
+wheel has RLlib's, so record it (`config.offline_data(output=...)`).
 """
 
 import ast
@@ -129,9 +130,9 @@ def outcome(folder: Path, name: str) -> str:
         options += ["--num-env-runners", "0"]
     try:
         done = _run(folder, module, options)
-        asked = re.search(r"Must set (--[\w-]+=\w+)", done.stderr)
+        asked = re.search(r"Must set (--[\w-]+)(=\w+| > 0)", done.stderr)
         if asked:
-            done = _run(folder, module, [*options, asked[1]])
+            done = _run(folder, module, [*options, asked[1] + asked[2].replace(" > 0", "=2")])
         elif "unrecognized arguments: --stop-iters" in done.stderr:
             done = _run(folder, module, [])
     except subprocess.TimeoutExpired:

@@ -10,7 +10,10 @@ import pytest
 needs.extra("libcst")
 
 EXAMPLES = json.loads((Path(__file__).parents[1] / "data/rllib_examples.json").read_text())
-"""`{example of RLlib 2.60: {"outcome", "names", "notes"}}`; `tests/rllib_examples.py` made it.
+"""`{example of RLlib: {"of", "outcome", "names", "notes"}}`; `tests/rllib_examples.py` makes it.
+
+`of` is the wheel, or the repository and the commit, that it was taken from; those of `algorithms/*/` are the tuned
+ones, without Atari, MuJoCo and DreamerV3.
 
 The outcome "not run" is of those that migrate rewrites otherwise since the last run, or that it did not reach.
 """
@@ -39,3 +42,11 @@ def test_each_name_that_keeps_an_example_from_running_is_noted_at_its_line(examp
     for name in left:
         assert name in notes[lines[name]]
     assert EXAMPLES[example]["outcome"], "without a reason"
+
+
+def test_the_page_counts_the_examples_that_run() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs/from-rllib.md").read_text().split())
+    tuned = {name for name in EXAMPLES if re.match(r"algorithms/\w+/", name)}
+    others = EXAMPLES.keys() - tuned
+    assert f"small environments, {len(tuned & set(RUN))} of {len(tuned)} train" in page
+    assert f"its other examples {len(others & set(RUN))} of {len(others)}:" in page
