@@ -70,18 +70,21 @@ REASONS = {
         "cloudpickle",
     ): "between processes of one group: the config for its actors",
     ("plugrad/learner/peers.py", "pickle"): "between processes of one job: episodes and state",
-    ("plugrad/group/messages.py", "pickle"): "between processes of one group: exceptions of the user's code",
+    **{
+        ("plugrad/workers/answers.py", name): "between processes of one group: exceptions of the user's code"
+        for name in ("pickle", "cloudpickle")
+    },
     (
-        "plugrad/group/messages.py",
-        "cloudpickle",
-    ): "between processes of one group: exceptions of the user's code",
+        "plugrad/workers/process.py",
+        "pickle",
+    ): "over a socket that only this process and one that it started have",
     **{
         (f"plugrad/testing/{file}", "cloudpickle"): "over a pipe between a test and a process that it started"
         for file in ("members.py", "member_process.py")
     },
     **{
         (f"plugrad/{file}", name): "over a socket that only this process and one that it started have"
-        for file in ("workers/process.py", "sampling/async_envs/envs.py", "sampling/async_envs/worker.py")
+        for file in ("sampling/async_envs/envs.py", "sampling/async_envs/worker.py")
         for name in ("pickle", "cloudpickle")
     },
 }

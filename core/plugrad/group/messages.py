@@ -4,8 +4,6 @@ Errors of the user's code are sent as values, so that they keep their type and t
 they were raised.
 """
 
-import pickle
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,6 +12,7 @@ from typing import Any, TypeAlias
 from plugrad.errors import CollectiveError, LearnerTimeoutError, PlugradError
 from plugrad.hooks.manager import hook_methods
 from plugrad.learner import Learner
+from plugrad.workers.answers import Raised
 
 
 @dataclass(frozen=True)
@@ -68,33 +67,26 @@ def exchange_failure(replies: Mapping[int, Reply]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """An exception on its way to another process.
+class Failure(Raised):
+    """An exception of a learner on its way to the driver.
 
     Args:
-        pickled: the exception, or None where it cannot be pickled.
-        summary: its class and message.
-        where: rank, hook, module and line, where known.
-        trace: the traceback as text.
+        where: rank, change, hook, module and line, where known.
         level: 0 for the learner's own error, 1 if another learner was too late, 2 if another learner left.
     """
 
-    pickled: bytes | None
-    summary: str
     where: dict[str, Any]
-    trace: str
     level: int
 
-    def error(self) -> Exception:
+    def error(self, where: str = "") -> Exception:
         """The exception, with a note that says where it was raised, and attributes `rank`, `hook`, `module_id`."""
-        error: Exception = RuntimeError(self.summary) if self.pickled is None else pickle.loads(self.pickled)
+        words = ", ".join(f"{name} {value!r}" for name, value in self.where.items() if value is not None)
+        error = super().error(f"on a remote learner: {words}\n")
         for name in ("rank", "hook", "module_id", "change"):
             if not hasattr(error, name):
                 _try_to_set(error, name, self.where.get(name))
         if isinstance(error, PlugradError):
             error.facts = {**self.where, **error.facts}
-        words = ", ".join(f"{name} {value!r}" for name, value in self.where.items() if value is not None)
-        error.add_note(f"on a remote learner: {words}\n{self.trace}")
         return error
 
 
@@ -116,24 +108,9 @@ def make_failure(error: Exception, rank: int, change: int | None) -> Failure:
     Returns:
         The failure to send.
     """
-    return Failure(
-        _pickle(error),
-        f"{type(error).__name__}: {error}",
-        {"rank": rank, "change": change, **_locate(error.__traceback__)},
-        "".join(traceback.format_exception(error)),
-        2 if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError)),
-    )
-
-
-def _pickle(error: Exception) -> bytes | None:
-    import cloudpickle
-
-    try:
-        pickled: bytes = cloudpickle.dumps(error)
-        pickle.loads(pickled)
-    except Exception:
-        return None
-    return pickled
+    level = 2 if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError))
+    where = {"rank": rank, "change": change, **_locate(error.__traceback__)}
+    return Failure.of(error, where=where, level=level)
 
 
 def _locate(trace: TracebackType | None) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from plugrad.errors import PluginError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 
+# --- notes on errors ---
+
 _ONCE = "a wrapper must yield once: `return (yield)`"
 
 
@@ -89,6 +91,8 @@ def _end(wrapped: Generator[Any, Any, Any], answer: Any, below: BaseException | 
         return end.value
     raise PluginError(_ONCE)
 
+
+# --- a line for each call ---
 
 VARIABLE = "PLUGRAD_TRACE"
 _STEP = "update"
@@ -162,7 +166,7 @@ def _say(line: str) -> None:
     print(f"plugrad: {line}", file=sys.stderr)
 
 
-# --- where updates begin and end ------------------------------------------------------------------------------------
+# --- where updates begin and end ---
 
 
 @hookimpl

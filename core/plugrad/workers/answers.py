@@ -1,10 +1,13 @@
-"""Wait for the answers of several actors: Ray's, or processes of this machine."""
+"""Wait for the answers of several actors: Ray's, or processes of this machine. An answer may be an exception."""
 
+import pickle
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,40 @@ class LostActor:
 
     def __str__(self) -> str:
         return f"learner {self.rank} {self.reason}"
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception on its way to another process.
+
+    Args:
+        pickled: the exception, or None where it cannot be pickled.
+        summary: its class and message.
+        trace: the traceback as text.
+    """
+
+    pickled: bytes | None
+    summary: str
+    trace: str
+
+    @classmethod
+    def of(cls, error: Exception, **facts: Any) -> Self:
+        """The exception that was just caught, with what else the class keeps of it."""
+        import cloudpickle
+
+        pickled: bytes | None = None
+        with suppress(Exception):
+            made = cloudpickle.dumps(error)
+            pickle.loads(made)  # some are pickled and cannot be read again
+            pickled = made
+        trace = "".join(traceback.format_exception(error))
+        return cls(pickled, f"{type(error).__name__}: {error}", trace, **facts)
+
+    def error(self, where: str = "") -> Exception:
+        """The exception as it was, with a note: where it was raised, and the traceback."""
+        error: Exception = RuntimeError(self.summary) if self.pickled is None else pickle.loads(self.pickled)
+        error.add_note(f"{where}{self.trace}")
+        return error
 
 
 class Calls(Protocol):

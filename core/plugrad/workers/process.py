@@ -1,8 +1,11 @@
 """`WorkerProcess`: an object in a process of its own on this machine, called like a Ray actor; and what runs there.
 
-The process is a new interpreter: it shares nothing with this one, and it does not run the script of the user again, so
-that scripts need no `if __name__ == "__main__"` and notebooks work. It leads a process group of its own: Ctrl-C reaches
-the driver alone, and what the process starts ends with it. It ends when this process does, whatever ends it.
+The process is a new interpreter (`start_interpreter`) that shares nothing with this one. It leads a process group of
+its own: what the process starts ends with it. It ends when this process does, whatever ends it.
+
+One thread of the process reads the calls. It answers at once those that may run beside another one, so that a busy
+process gives a sign of life. The main thread runs the others in their order. When the driver is gone, however it ended,
+the process ends with all that it started, in the middle of a call too.
 """
 
 import os
@@ -12,7 +15,6 @@ import socket
 import struct
 import subprocess
 import sys
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
@@ -22,7 +24,7 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 from plugrad.importing.names import main_is_elsewhere
-from plugrad.workers.answers import LostActor
+from plugrad.workers.answers import LostActor, Raised
 
 
 def start_interpreter(function: str, *descriptors: int) -> subprocess.Popen[bytes]:
@@ -30,7 +32,7 @@ def start_interpreter(function: str, *descriptors: int) -> subprocess.Popen[byte
 
     It is a new interpreter, not a fork: a fork beside the threads of TensorFlow or of a user can lock up. It does not
     run the user's script again, as `multiprocessing` does, so that scripts need no `if __name__ == "__main__"`. It has
-    a session of its own: Ctrl-C reaches this process only.
+    a session of its own: Ctrl-C reaches this process only. So notebooks can start one, too.
 
     Args:
         function: `"package.module:name"`.
@@ -94,26 +96,6 @@ class Call(NamedTuple):
     control: bool
 
 
-class Raised(NamedTuple):
-    """An exception on its way to the driver.
-
-    Args:
-        pickled: the exception, or None where it cannot be pickled.
-        summary: its class and message.
-        trace: the traceback as text.
-    """
-
-    pickled: bytes | None
-    summary: str
-    trace: str
-
-    def error(self) -> Exception:
-        """The exception as it was, with the traceback as a note."""
-        error: Exception = RuntimeError(self.summary) if self.pickled is None else pickle.loads(self.pickled)
-        error.add_note(self.trace)
-        return error
-
-
 def main(descriptor: int) -> None:
     """Answer the calls that come through a socket until it is closed at the other end."""
     _Worker(Connection(descriptor)).run()
@@ -154,7 +136,7 @@ class _Worker:
             value, good = self._run(call), True
             answer = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            good, answer = False, pickle.dumps(_raised(error))
+            good, answer = False, pickle.dumps(Raised.of(error))
         try:
             with self._sending:
                 self._connection.send_bytes(HEADER.pack(call.number, good))
@@ -176,21 +158,7 @@ def _end() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _raised(error: Exception) -> Raised:
-    import cloudpickle
-
-    trace = "".join(traceback.format_exception(error))
-    summary = f"{type(error).__name__}: {error}"
-    try:
-        pickled: bytes = cloudpickle.dumps(error)
-        pickle.loads(pickled)
-    except Exception:
-        return Raised(None, summary, trace)
-    return Raised(pickled, summary, trace)
-
-
 # --- in the driver ---
-
 
 POLL_S = 0.5
 """Seconds between checks that a silent process is still there."""
