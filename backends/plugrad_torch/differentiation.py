@@ -15,12 +15,13 @@ from torch import Tensor
 
 from plugrad import LearnerProtocol
 from plugrad.collective import Collective
-from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout, exchanged
+from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout, as_flat, exchanged
 from plugrad.hooks.backend_helpers import check_scalar, check_vectors, no_gradient_error
 from plugrad.hooks.markers import hookimpl
 from plugrad.types import ALL_MODULES, ModuleID
 from plugrad_torch import ops
 from plugrad_torch.module import TorchRLModule
+from plugrad_torch.sharding import ShardedParameters, parts_of
 from plugrad_torch.variables import FlatParameters, values_kept
 
 Losses = dict[ModuleID, Tensor]
@@ -131,18 +132,24 @@ _LEARNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 
 @hookimpl
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `GradientSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
+    """See `GradientSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients.
+
+    A learner that is divided over processes sums in place, a piece at a time, to need no second vector.
+    """
     if learner.collective is None:
         return gradients
-    if not _is_traced(learner):
+    parameters = [cast("FlatParameters", each.parameters) for each in learner.registered_optimizers.values()]
+    if any(isinstance(each, ShardedParameters) and each.is_divided for each in parameters):
+        flats = as_flat(learner.ops, gradients)
+        vectors = [(layout, flats.flat(layout).detach()) for layout in flats.layouts]
+        for _, vector in vectors:
+            for piece in parts_of(vector):
+                piece.copy_(_sum(learner, piece))
+        return FlatGradients(learner.ops, vectors)
+    if not any(each.tracer is not None for each in parameters):
         return exchanged(learner.ops, gradients, lambda flat: _sum(learner, flat))
     _LEARNERS[id(learner)] = learner
     return exchanged(learner.ops, gradients, lambda flat: _all_reduce(flat, id(learner)))
-
-
-def _is_traced(learner: LearnerProtocol) -> bool:
-    flats = (cast("FlatParameters", each.parameters) for each in learner.registered_optimizers.values())
-    return any(flat.tracer is not None for flat in flats)
 
 
 def _sum(learner: LearnerProtocol, flat: Tensor) -> Tensor:

@@ -29,6 +29,16 @@ PIECE = 1 << 20
 """Entries that are exchanged at once: 4 MB, so that little memory is needed beside the vector."""
 
 
+def parts_of(vector: Tensor) -> Iterator[Tensor]:
+    """Views of a vector, one after the other.
+
+    Args:
+        vector: [size].
+    """
+    for start in range(0, len(vector), PIECE):
+        yield vector[start : start + PIECE]
+
+
 class Shard:
     """The part of this process of each vector.
 
@@ -50,8 +60,8 @@ class Shard:
         """Fill a float32 vector, of which this process has its own part, with the parts of the others."""
         collective: Any = self._connected()
         own = self.of(len(vector))
-        for start in range(0, len(vector), PIECE):
-            piece = vector[start : start + PIECE]
+        for number, piece in enumerate(parts_of(vector)):
+            start = number * PIECE
             first, last = (min(max(each - start, 0), len(piece)) for each in (own.start, own.stop))
             # As whole numbers, which are added without rounding: the others bring zeros.
             bits = torch.zeros(len(piece), dtype=torch.int32, device=vector.device)
