@@ -175,6 +175,17 @@ def test_a_picture_of_seeds_says_what_its_line_and_band_are(
     assert words in found
 
 
+def test_a_folder_stands_for_the_runs_below_it(three: list[Path], tmp_path: Path) -> None:
+    folder = three[1].parent
+    plugrad("plot", folder, "-o", tmp_path / "a.svg", code=0)
+    assert "ppo on CartPole-v1, numpy: median of 2 runs" in labels(tmp_path / "a.svg")
+    plugrad("report", folder, "-o", tmp_path / "a.html", code=0)
+    assert "median of 2 runs" in (tmp_path / "a.html").read_text()
+    said = plugrad("eval", folder, code=2).stderr
+    assert f"{folder} is no run directory: it has no config.toml; a run below it is {folder / '1'}" in said
+    assert f"plugrad ls {folder} lists them" in said
+
+
 def test_another_metric_is_drawn_without_the_goal_of_returns(three: list[Path], tmp_path: Path) -> None:
     plugrad("plot", *three, "-o", tmp_path / "a.svg", code=0)
     assert "threshold 475" in labels(tmp_path / "a.svg")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,14 +15,11 @@ from plugrad.checkpoint import runs
 from plugrad.cli.exits import debug_option
 from plugrad.cli.metrics_files import iterate_rows, last_row
 from plugrad.cli.progress import ITERATION, RETURN, TIMESTEPS, History, return_words
-from plugrad.cli.run_directory import RUNS, RunDirectory
+from plugrad.cli.run_directory import RUNS, RunDirectory, run_directories
 from plugrad.cli.run_files import read_table
 from plugrad.cli.terminal import plain_table, printable, waiting
 from plugrad.errors import ConfigError
 
-MAX_DEPTH = 6
-MAX_FOLDERS = 50_000
-"""A folder of somebody else may have no end."""
 _TRAINING, _NO_END = "training", "no end: failed or killed"
 
 
@@ -47,32 +44,6 @@ def ls(folder: Path, as_json: bool) -> None:
         click.echo(f"no run below {folder}: a run is a folder with a {runs.CONFIG}")
     else:
         _print(found)
-
-
-def run_directories(folder: Path) -> Iterator[Path]:
-    """The run directories below a folder, itself included; links are not followed.
-
-    Args:
-        folder: where to look, `MAX_DEPTH` levels deep and in at most `MAX_FOLDERS` folders.
-
-    Yields:
-        Each run directory. What is below one is left out.
-    """
-    waiting, seen = [(folder, 0)], 0
-    while waiting and seen < MAX_FOLDERS:
-        path, depth = waiting.pop()
-        seen += 1
-        try:
-            with os.scandir(path) as entries:
-                inner = [entry for _, entry in zip(range(MAX_FOLDERS), entries, strict=False)]
-                folders = {each.name for each in inner if each.is_dir(follow_symlinks=False)}
-                others = {each.name for each in inner} - folders
-        except OSError:
-            continue  # nobody may look into it, or it is gone
-        if runs.CONFIG in others:
-            yield path
-        elif depth < MAX_DEPTH:
-            waiting += [(path / each, depth + 1) for each in folders]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from plugrad.cli.curves import (
 )
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import RETURN, WINDOW
-from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.run_directory import RunDirectory, with_those_below
 from plugrad.cli.terminal import visible
 from plugrad.cli.trained import plugin_option
 from plugrad.errors import ConfigError, MissingFrameworkError, did_you_mean
@@ -85,8 +85,9 @@ def plot(
 
     The picture is RUN/curve.png for one run and curves.png for several, unless -o names another file. Runs that
     differ in their seed alone are one line with an interval; others are named by the settings in which they differ.
-    After its end a run keeps its last value.
+    After its end a run keeps its last value. A folder stands for the runs below it.
     """
+    runs = with_those_below(runs)
     opened = [RunDirectory.open(path) for path in runs]
     curves = [smooth(read_curves(run, [metric])[metric], window) for run in opened]
     if find_spec("matplotlib") is None:

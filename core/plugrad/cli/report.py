@@ -33,7 +33,7 @@ from plugrad.cli.ls import RunLine
 from plugrad.cli.metrics_files import iterate_rows
 from plugrad.cli.progress import EVALUATED_RETURN, METRIC_WORDS, RETURN, WINDOW
 from plugrad.cli.report_page import Figure, Film, RunContent, page
-from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.run_directory import RunDirectory, with_those_below
 from plugrad.cli.run_files import read_bytes
 from plugrad.cli.terminal import waiting
 from plugrad.cli.trained import alone, plugin_option
@@ -68,8 +68,10 @@ def report(runs: tuple[Path, ...], output: Path | None, window: int) -> None:
 
     The page asks nothing of the network and has no scripts. It has the settings, and those in which the runs differ;
     the curves, where runs that differ in their seed alone are one line, their median, with its 95 % bootstrap interval;
-    the evaluations; the film of plugrad video RUN, if there is one; and the system that trained.
+    the evaluations; the film of plugrad video RUN, if there is one; and the system that trained. A folder stands for
+    the runs below it.
     """
+    runs = with_those_below(runs)
     if len(runs) > MAX_RUNS:
         raise ConfigError(f"a report has at most {MAX_RUNS} runs, found {len(runs)}")
     opened = [_open(path) for path in runs]

@@ -15,9 +15,10 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from itertools import islice
 from math import inf, nan
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,6 +48,52 @@ from plugrad.errors import (
 from plugrad.learner.state.checkpoint import as_checkpoint_error, load_state, stored_bytes
 from plugrad.learner.state.untrusted import with_distribution_hint
 from plugrad.module_spec import specs_of
+
+# --- where runs are ---
+
+MAX_DEPTH = 6
+MAX_FOLDERS = 50_000
+"""A folder of somebody else may have no end."""
+
+
+def run_directories(folder: Path) -> Iterator[Path]:
+    """The run directories below a folder, itself included; links are not followed.
+
+    Args:
+        folder: where to look, `MAX_DEPTH` levels deep and in at most `MAX_FOLDERS` folders.
+
+    Yields:
+        Each run directory. What is below one is left out.
+    """
+    waiting, seen = [(folder, 0)], 0
+    while waiting and seen < MAX_FOLDERS:
+        path, depth = waiting.pop()
+        seen += 1
+        try:
+            with os.scandir(path) as entries:
+                inner = [entry for _, entry in zip(range(MAX_FOLDERS), entries, strict=False)]
+                folders = {each.name for each in inner if each.is_dir(follow_symlinks=False)}
+                others = {each.name for each in inner} - folders
+        except OSError:
+            continue  # nobody may look into it, or it is gone
+        if runs.CONFIG in others:
+            yield path
+        elif depth < MAX_DEPTH:
+            waiting += [(path / each, depth + 1) for each in folders]
+
+
+def with_those_below(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Run directories, and in place of a folder that is none those below it, such as the runs of `--seeds`.
+
+    Args:
+        paths: of folders. One without any run below it stays.
+    """
+    found: list[Path] = []
+    for path in paths:
+        is_run = RunDirectory(path).config_file.is_file()
+        found += [path] if is_run else sorted(run_directories(path)) or [path]
+    return tuple(found)
+
 
 # --- the modules of a run when one of its checkpoints was saved; listeners may have added or removed some since ---
 
@@ -143,7 +190,9 @@ class RunDirectory:
             ConfigError: the directory has no `config.toml`.
         """
         if not cls(path).config_file.is_file():
-            raise ConfigError(f"{path} is no run directory: it has no config.toml")
+            inner = sorted(islice(run_directories(path), 1_000)) if path.is_dir() else []
+            below = f"; a run below it is {inner[0]}: plugrad ls {path} lists them" if inner else ""
+            raise ConfigError(f"{path} is no run directory: it has no {runs.CONFIG}{below}")
         return cls(path)
 
     def write_config(self, config: AlgorithmConfig) -> None:

@@ -12,7 +12,7 @@ import click
 from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import parse_value
-from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
+from plugrad.cli.run_directory import RunDirectory, name_missing_plugin, run_directories
 from plugrad.cli.trust import Trust, look_for_plugin, look_in_current_folder, trust_option
 from plugrad.config.sampling_settings import CODE_OF_SAMPLING
 from plugrad.episodes import Episode
@@ -117,6 +117,8 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
             raise ConfigError(
                 f"--checkpoint {choice.checkpoint}: {run} is no run directory, but a checkpoint"
             )
+        if next(run_directories(run), None) is not None:
+            RunDirectory.open(run)  # says where one is
         return _open_checkpoint(run, backend, choice), run
     directory = RunDirectory(run)
     path = directory.checkpoint(choice.checkpoint)
