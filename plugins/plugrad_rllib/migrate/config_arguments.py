@@ -182,7 +182,7 @@ def _without_details(
 def _with_a_note_on_own_settings(program: Program, section: str, arg: cst.Arg, line: int) -> cst.Arg:
     """Rename settings of networks, and note those that no built-in network has; a module class may read them."""
     if isinstance(arg.value, cst.Dict):
-        pairs = [_with_our_name(pair) for pair in arg.value.elements]
+        pairs: Sequence[cst.BaseDictElement] = [_with_our_name(pair) for pair in arg.value.elements]
         if "rl_module_spec" not in program.own_code:
             pairs = _without_details(program, pairs, line)
         arg = arg.with_changes(value=arg.value.with_changes(elements=pairs))
