@@ -70,7 +70,12 @@ def save(path: Path | None, section: str, figures: Figures, peers: str | None = 
 
 
 def commit() -> str:
-    """Return the measured commit, with "+" if files other than pages and results have changed since."""
+    """Return the measured commit, with "+" if files other than pages and results have changed since.
+
+    What was unpacked from an sdist has none: "unknown".
+    """
+    if not (HERE.parent / ".git").exists():
+        return "unknown"
     hashed = _git("rev-parse", "--short=7", "HEAD")
     return hashed + ("+" if _git("diff", "--name-only", "HEAD", "--", *WRITTEN_LATER) else "")
 
