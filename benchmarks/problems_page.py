@@ -33,7 +33,8 @@ TEXT = """## Problems that need an idea
 Each line is a problem that an algorithm was made for, trained without its idea and with it; all else is equal. The
 score is of 100 new episodes: the share that reaches its goal, or the mean return, of all agents together. A number is
 the interquartile mean over seeds, then its 95 % interval and the number of seeds. Actions are deterministic but for
-DoorKey, where they are drawn at random as in training.
+DoorKey, where they are drawn at random as in training. DoorKey shows where an idea is not needed: PPO finds the reward
+by itself, and bonuses delay it.
 
 ```console
 python benchmarks/problems.py
