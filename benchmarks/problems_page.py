@@ -34,7 +34,7 @@ Each line is a problem that an algorithm was made for, trained without its idea 
 score is of 100 new episodes: the share that reaches its goal, or the mean return, of all agents together. A number is
 the interquartile mean over seeds, then its 95 % interval and the number of seeds. Actions are deterministic but for
 DoorKey, where they are drawn at random as in training. DoorKey shows where an idea is not needed: PPO finds the reward
-by itself, and bonuses delay it.
+by itself, and bonuses do not help.
 
 ```console
 python benchmarks/problems.py

@@ -62,10 +62,8 @@ class QLambdaTargets:
                 rows, module_id=module_id, explore=False, values=False, as_tensors=True
             )
             best = ops.max(acted[Columns.ACTION_DIST_INPUTS], axis=-1)
-            terminated, best = (
-                columns[Columns.TERMINATEDS],
-                ops.reshape(best, ops.shape(columns[Columns.REWARDS])),
-            )
+            best = ops.reshape(best, ops.shape(columns[Columns.REWARDS]))
+            terminated = columns[Columns.TERMINATEDS]
             later = ops.where(terminated, ops.zeros_like(best), best)
             ends = ops.logical_or(terminated, columns[Columns.TRUNCATEDS])
             # Those of GAE, in which the value of a step is that of the step before for what follows it.

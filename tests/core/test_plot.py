@@ -186,6 +186,12 @@ def test_a_folder_stands_for_the_runs_below_it(three: list[Path], tmp_path: Path
     assert f"plugrad ls {folder} lists them" in said
 
 
+def test_a_checkpoint_beside_runs_is_still_a_checkpoint(whole: Path, tmp_path: Path) -> None:
+    kept = Path(shutil.copytree(whole / "checkpoints/last", tmp_path / "kept"))
+    shutil.copytree(whole, kept / "run")
+    assert "mean return" in plugrad("eval", kept, "--episodes", 1, code=0).output
+
+
 def test_another_metric_is_drawn_without_the_goal_of_returns(three: list[Path], tmp_path: Path) -> None:
     plugrad("plot", *three, "-o", tmp_path / "a.svg", code=0)
     assert "threshold 475" in labels(tmp_path / "a.svg")

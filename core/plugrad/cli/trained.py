@@ -11,6 +11,7 @@ import click
 
 from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.checkpoint import list_saves
 from plugrad.cli.options import parse_value
 from plugrad.cli.run_directory import RunDirectory, name_missing_plugin, run_directories
 from plugrad.cli.trust import Trust, look_for_plugin, look_in_current_folder, trust_option
@@ -117,7 +118,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
             raise ConfigError(
                 f"--checkpoint {choice.checkpoint}: {run} is no run directory, but a checkpoint"
             )
-        if next(run_directories(run), None) is not None:
+        if run.is_dir() and not list_saves(run) and next(run_directories(run), None) is not None:
             RunDirectory.open(run)  # says where one is
         return _open_checkpoint(run, backend, choice), run
     directory = RunDirectory(run)
