@@ -32,7 +32,6 @@ QUICK_TO_NOTICE = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "1000",
-    "RAY_health_check_failure_threshold": "3",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
     "RAY_worker_niceness": "0",
     "RAY_AUTH_MODE": "disabled",
@@ -60,11 +59,14 @@ class TwoMachines:
 
     Args:
         folder: for the files of Ray and of the wire.
+        dead_after: how many health checks of Ray, one a second, a machine must miss to be dead. Where none dies, many:
+            a cut of two seconds on a busy computer misses three.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dead_after: int = 3) -> None:
         self.names = f"plugrad-{os.getpid()}-0", f"plugrad-{os.getpid()}-1"
         self._folder = folder
+        self._dead_after = dead_after
         self._socket = str(folder / "wire")
         self._wire: subprocess.Popen[str] | None = None
 
@@ -136,7 +138,8 @@ class TwoMachines:
         path = os.pathsep.join(each for each in sys.path if each)
         names = " ".join(self.names)
         own = {"PYTHONPATH": path, "WIRE": self._socket, "MACHINES": names, "NO_PROXY": "*", "no_proxy": "*"}
-        return {**os.environ, **QUICK_TO_NOTICE, **own}
+        threshold = {"RAY_health_check_failure_threshold": str(self._dead_after)}
+        return {**os.environ, **QUICK_TO_NOTICE, **threshold, **own}
 
     def kill(self, n: int) -> None:
         """Kill all processes of a machine, as if it lost its power."""
