@@ -24,11 +24,12 @@ FIRST_SEED = 10_000
 """Episode n is reset with this seed plus n: start states are equal in all evaluations of an environment."""
 
 
-def evaluate(act: Callable[[Any], Any], cell: Cell, episodes: int) -> list[float]:
+def evaluate(act: Callable[[Any, Any], tuple[Any, Any]], cell: Cell, episodes: int) -> list[float]:
     """Play whole episodes, all at once.
 
     Args:
-        act: from observations [B, ...] to actions [B, ...] as the environment takes them.
+        act: from observations [B, ...] and what it returned beside the last actions, at first None, to actions [B, ...]
+            as the environment takes them, and what a policy remembers.
         cell: whose environment.
         episodes: how many.
 
@@ -37,17 +38,16 @@ def evaluate(act: Callable[[Any], Any], cell: Cell, episodes: int) -> list[float
     """
     envs = [make_env(cell) for _ in range(episodes)]
     observations = [each.reset(seed=FIRST_SEED + n)[0] for n, each in enumerate(envs)]
-    returns = [0.0] * episodes
-    running = list(range(episodes))
+    returns, memory = [0.0] * episodes, None
+    running = set(range(episodes))
     while running:
-        actions = act(np.stack([observations[n] for n in running]))
-        still = []
-        for n, action in zip(running, actions, strict=True):
-            observations[n], reward, terminated, truncated, _ = envs[n].step(action)
+        # Those that have ended, too: what is remembered keeps its rows.
+        actions, memory = act(np.stack(observations), memory)
+        for n in list(running):
+            observations[n], reward, terminated, truncated, _ = envs[n].step(actions[n])
             returns[n] += float(reward)
-            if not (terminated or truncated):
-                still.append(n)
-        running = still
+            if terminated or truncated:
+                running.remove(n)
     for each in envs:
         each.close()
     return returns

@@ -60,7 +60,9 @@ class ZooListener:
     def _play(self, algorithm: Any, episodes: int) -> list[float]:
         before, policy = perf_counter(), algorithm.get_policy()
         returns = evaluate(
-            lambda observations: policy.predict(observations, deterministic=True)[0], self._cell, episodes
+            lambda observations, memory: policy.predict(observations, memory, deterministic=True),
+            self._cell,
+            episodes,
         )
         self._start += perf_counter() - before
         return returns

@@ -13,6 +13,7 @@ from zoo_cell import Cell
 from zoo_cells import CELLS
 from zoo_intervals import interquartile_mean, interval
 from zoo_picture import draw_all
+from zoo_settings import PPOSettings
 from zoo_table import Files, read_files
 
 from plugrad.cli.curves import Curve
@@ -167,7 +168,9 @@ Settings: {cell.source}. {_other_means(files, cell)}{_seconds(files, cell)}Versi
 
 
 def _title(cell: Cell) -> str:
-    return f"{cell.algorithm.upper()} on {cell.env}" + (", CleanRL's settings" if cell.is_cleanrls else "")
+    memory = " with an LSTM" if isinstance(cell.options, PPOSettings) and cell.options.lstm else ""
+    env = cell.env.removeprefix("zoo_envs:").removeprefix("Flat")
+    return f"{cell.algorithm.upper()}{memory} on {env}" + (", CleanRL's settings" if cell.is_cleanrls else "")
 
 
 def _anchor(cell: Cell) -> str:

@@ -1,9 +1,12 @@
 """The cells of PPO. `zoo_cells.py` says where the settings come from."""
 
+from dataclasses import replace
+
 from zoo_cell import Cell, Published
 from zoo_settings import PPOSettings
 
 RL_ZOO_PPO = "rl-baselines3-zoo 22e3ff2, hyperparams/ppo.yml"
+RL_ZOO_LSTM = "rl-baselines3-zoo, hyperparams/ppo_lstm.yml"
 NO_GSDE = "with gSDE"
 CLEANRL = "CleanRL's ppo_continuous_action.py"
 CLEANRL_PPO = PPOSettings(
@@ -17,6 +20,17 @@ CLEANRL_PPO = PPOSettings(
 LUNAR_LANDER = PPOSettings(
     num_envs=16, num_steps=1024, num_epochs=4, gamma=0.999, lambda_=0.98, entropy_coeff=0.01
 )
+CARTPOLE = PPOSettings(
+    num_envs=8,
+    num_steps=32,
+    batch_size=256,
+    num_epochs=20,
+    lr=[[0, 1e-3], [100_000, 0.0]],
+    clip_param=[[0, 0.2], [100_000, 0.0]],
+    gamma=0.98,
+    lambda_=0.8,
+)
+PENDULUM = PPOSettings(num_envs=4, num_steps=1024, num_epochs=10, lr=1e-3, gamma=0.9)
 PPO_CELLS = (
     Cell(
         name="ppo-CartPole-v1",
@@ -26,16 +40,7 @@ PPO_CELLS = (
         seeds=5,
         evaluate_every=5_120,
         final_episodes=100,
-        options=PPOSettings(
-            num_envs=8,
-            num_steps=32,
-            batch_size=256,
-            num_epochs=20,
-            lr=[[0, 1e-3], [100_000, 0.0]],
-            clip_param=[[0, 0.2], [100_000, 0.0]],
-            gamma=0.98,
-            lambda_=0.8,
-        ),
+        options=CARTPOLE,
         source=RL_ZOO_PPO,
         is_tuned=True,
         published=Published(500.0, 0.0, 100_000),
@@ -74,7 +79,7 @@ PPO_CELLS = (
         seeds=5,
         evaluate_every=8_192,
         final_episodes=100,
-        options=PPOSettings(num_envs=4, num_steps=1024, num_epochs=10, lr=1e-3, gamma=0.9),
+        options=PENDULUM,
         source=RL_ZOO_PPO,
         is_tuned=True,
         published=Published(-172.225, 104.159, 100_000, NO_GSDE),
@@ -210,6 +215,76 @@ PPO_CELLS = (
             ("Walker2d-v5", "v4", 2288.0, 572.0),
             ("HalfCheetah-v5", "v4", 1442.6, 46.0),
         )
+    ),
+    *(
+        Cell(
+            name=f"ppo-{env}-cleanrl",
+            algorithm="ppo",
+            env=env,
+            steps=1_000_000,
+            seeds=3,
+            evaluate_every=102_400,
+            final_episodes=50,
+            options=CLEANRL_PPO,
+            source=CLEANRL,
+            published=Published(mean, std, 1_000_000, f"Tianshou's best, {version}"),
+        )
+        for env, version, mean, std in (
+            ("InvertedPendulum-v5", "v2", 1000.0, 0.0),
+            ("InvertedDoublePendulum-v5", "v2", 9231.3, 270.4),
+            ("Reacher-v5", "v2", -4.1, 0.3),
+            ("Swimmer-v5", "v3", 66.7, 99.1),
+        )
+    ),
+    *(
+        Cell(
+            name=f"ppo-MiniGrid-{name}-v0",
+            algorithm="ppo",
+            env=f"zoo_envs:FlatMiniGrid-{name}-v0",
+            steps=steps,
+            seeds=5,
+            evaluate_every=10_240,
+            final_episodes=100,
+            options=PPOSettings(
+                normalize_advantages="minibatch",
+                num_envs=8,
+                num_steps=128,
+                num_epochs=10,
+                lr=2.5e-4,
+                normalize=True,
+            ),
+            source=RL_ZOO_PPO,
+            published=Published(mean, std, steps),
+        )
+        for name, steps, mean, std in (
+            ("Empty-Random-5x5", 100_000, 0.968, 0.013),
+            ("DoorKey-5x5", 100_000, 0.964, 0.006),
+            ("Unlock", 100_000, 0.963, 0.016),
+        )
+    ),
+    Cell(
+        name="ppo-lstm-CartPoleNoVel-v1",
+        algorithm="ppo",
+        env="zoo_envs:CartPoleNoVel-v1",
+        steps=100_000,
+        seeds=5,
+        evaluate_every=5_120,
+        final_episodes=100,
+        options=replace(CARTPOLE, lstm=64),
+        source=f"{RL_ZOO_LSTM}; an LSTM of 64 units, not two of 256",
+        published=Published(500.0, 0.0, 100_000),
+    ),
+    Cell(
+        name="ppo-lstm-PendulumNoVel-v1",
+        algorithm="ppo",
+        env="zoo_envs:PendulumNoVel-v1",
+        steps=100_000,
+        seeds=5,
+        evaluate_every=8_192,
+        final_episodes=100,
+        options=replace(PENDULUM, batch_size=128, lstm=64),
+        source=f"{RL_ZOO_LSTM}; an LSTM of 64 units, not two of 256",
+        published=Published(-217.933, 140.094, 100_000, NO_GSDE),
     ),
     Cell(
         name="ppo-Pong-v5",

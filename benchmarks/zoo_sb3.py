@@ -59,7 +59,9 @@ def play(model: Any, cell: Cell, episodes: int) -> list[float]:
     normalizer = model.get_vec_normalize_env()
     scaled = normalizer.normalize_obs if normalizer else lambda observations: observations
     return evaluate(
-        lambda observations: model.predict(scaled(observations), deterministic=True)[0], cell, episodes
+        lambda observations, memory: model.predict(scaled(observations), memory, deterministic=True),
+        cell,
+        episodes,
     )
 
 

@@ -65,6 +65,7 @@ class PPOSettings:
         normalize: scale observations by their running mean and deviation, and rewards by their return's.
         normalize_advantages: over which rows plugrad does so; stable-baselines3 always over each minibatch.
         atari: the standard preprocessing of Atari games, and the convolutions of Mnih et al. 2015.
+        lstm: units of an LSTM behind the layers; 0: none. It is trained on sequences of up to 32 steps.
     """
 
     num_envs: int
@@ -85,6 +86,7 @@ class PPOSettings:
     normalize: bool = False
     normalize_advantages: str = "batch"
     atari: bool = False
+    lstm: int = 0
 
     @property
     def steps_per_update(self) -> int:
@@ -98,6 +100,8 @@ class PPOSettings:
             model |= {"conv_filters": "nature", "vf_share_layers": True}
         else:
             model |= {"log_std_init": self.log_std_init, "ortho_init": self.ortho_init}
+        if self.lstm:
+            model |= {"use_lstm": True, "lstm_cell_size": self.lstm, "max_seq_len": 32}
         model = {name: value for name, value in model.items() if DEFAULT_MODEL.get(name) != value}
         envs: dict[str, Any] = {"num_envs_per_env_runner": self.num_envs}
         envs |= {"normalize_observations": True, "normalize_rewards": True} if self.normalize else {}
