@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from report import table
-from zoo_intervals import interquartile_mean, interval
+from zoo_intervals import mean_and_interval
 
 TEXT = """## {algorithms} on recorded data of {env}
 
@@ -48,7 +48,12 @@ def _section(env: str, runs: list[dict[str, Any]]) -> str:
     for run in runs:
         groups[run["algorithm"], run["backend"], run["gradient_steps"]].append(run)
     rows = [
-        [f"[{name.upper()}](algorithms/{name}.md)", backend, f"{steps:,}", _score(group)]
+        [
+            f"[{name.upper()}](algorithms/{name}.md)",
+            backend,
+            f"{steps:,}",
+            mean_and_interval([mean(run["returns"]) for run in group], "{:.1f}".format),
+        ]
         for (name, backend, steps), group in sorted(groups.items())
     ]
     names = sorted({run["algorithm"].upper() for run in runs})
@@ -65,9 +70,3 @@ def _section(env: str, runs: list[dict[str, Any]]) -> str:
         versions=", ".join(f"{name} {version}" for name, version in versions),
         **runs[0]["recording"],
     )
-
-
-def _score(runs: list[dict[str, Any]]) -> str:
-    means = [[mean(run["returns"]) for run in runs]]
-    low, high = interval(means)
-    return f"{interquartile_mean(means):.1f} [{low:.1f}, {high:.1f}], {len(runs)}"

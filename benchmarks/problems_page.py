@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from report import table
-from zoo_intervals import interquartile_mean, interval
+from zoo_intervals import mean_and_interval
 
 PROBLEMS = {
     "bit-flip": ("[15 bits to flip](replay.md#goals-in-hindsight)", "goals reached", "dqn", "dqn-hindsight"),
@@ -77,20 +77,15 @@ def problems_table(runs: Iterable[dict[str, Any]]) -> str:
         steps[run["problem"], run["backend"]] = run["curve"][-1][0]
     rows = [
         [title, f"{steps[problem, backend] // 1_000}k", backend, what]
-        + [f"{ALGORITHMS[each]} {_score(scores[problem, backend, each])}" for each in (without, with_it)]
+        + [
+            f"{ALGORITHMS[each]} {mean_and_interval(scores[problem, backend, each], _number)}"
+            for each in (without, with_it)
+        ]
         for problem, (title, what, without, with_it) in PROBLEMS.items()
         for backend in ("torch", "tf2", "jax")
         if (problem, backend) in steps
     ]
     return table(["", "steps", "backend", "score", "without", "with"], rows)
-
-
-def _score(scores: list[float]) -> str:
-    if not scores:
-        return ""
-    low, high = interval([scores])
-    middle = interquartile_mean([scores])
-    return f"{_number(middle)} <sub>{_number(low)} to {_number(high)}, {len(scores)}</sub>"
 
 
 def _number(value: float) -> str:

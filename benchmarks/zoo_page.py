@@ -1,7 +1,7 @@
 """docs/results.md, made of the zoo's files: returns beside published ones, and learning curves."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, median, pstdev
 
@@ -11,7 +11,7 @@ from problems_page import problems_sections
 from report import table
 from zoo_cell import Cell
 from zoo_cells import CELLS
-from zoo_intervals import interquartile_mean, interval
+from zoo_intervals import NO_BREAK, mean_and_interval
 from zoo_picture import draw_all
 from zoo_settings import PPOSettings
 from zoo_table import Files, read_files
@@ -121,22 +121,13 @@ def _cells(files: Files) -> list[Cell]:
 
 
 def _row(files: Files, cell: Cell, libraries: Iterable[str], name: str) -> list[object]:
-    scores = (_score(cell.means(files[cell.name, each])) for each in libraries)
+    scores = (mean_and_interval(cell.means(files[cell.name, each]), _number) for each in libraries)
     return [name, _short_steps(cell.steps), *scores, _published(cell)]
 
 
-def _score(means: Sequence[float]) -> str:
-    if not means:
-        return ""
-    low, high = interval([means])
-    return (
-        f"{_number(interquartile_mean([means]))} <sub>{_number(low)} to {_number(high)}, {len(means)}</sub>"
-    )
-
-
 def _number(value: float) -> str:
-    """Three digits or more: returns below 100 have a decimal."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
+    """Returns below 100 have a decimal, those below 1 two."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
 def _short_steps(steps: int) -> str:
@@ -150,7 +141,9 @@ def _published(cell: Cell) -> str:
     steps = "" if published.steps == cell.steps else _short_steps(published.steps)
     notes = ", ".join(note for note in (published.note, steps) if note)
     deviation = f"{published.std:.{0 if abs(published.mean) >= 100 else 1}f}"
-    return f"{_number(published.mean)} ± {deviation}" + (f" <sub>{notes}</sub>" if notes else "")
+    return f"{_number(published.mean)} ± {deviation}" + (
+        f" <sub>{notes.replace(' ', NO_BREAK)}</sub>" if notes else ""
+    )
 
 
 def _section(files: Files, cell: Cell) -> str:
