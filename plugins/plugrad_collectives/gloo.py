@@ -241,11 +241,14 @@ class Gloo(Collective):
         self._disconnect()
 
     def _disconnect(self) -> None:
-        """Close all connections: gloo does that when a receive times out, and has no call for it."""
+        """Close all connections: gloo does that when a receive times out, and has no call for it.
+
+        None may stay: gloo's thread never ends while one has bytes that nobody receives, and freeing it would hang.
+        """
         group = self._group
         if group is not None and self._connected.is_set():
-            for rank in self._others[:1]:
-                with suppress(RuntimeError):
+            for rank in self._others:
+                with suppress(RuntimeError):  # of the first one that is not broken yet, the receive times out
                     group.recv([_empty(1)], rank, _NEVER).wait(timedelta(milliseconds=1))
 
     def close(self) -> None:

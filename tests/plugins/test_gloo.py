@@ -1,9 +1,13 @@
 """The collective over gloo goes through the suite that every author's goes through."""
 
 import os
+import socket
+import struct
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import Thread
 
 import needs
 import numpy as np
@@ -11,7 +15,7 @@ import pytest
 from waiting import wait_until
 
 from plugrad.collective import Membership
-from plugrad.errors import LearnerTimeoutError
+from plugrad.errors import CollectiveError, LearnerTimeoutError
 from plugrad.testing.collective_suite import *  # noqa: F403
 
 
@@ -50,3 +54,47 @@ def test_a_closed_end_listens_no_more_while_its_error_is_kept(when):
         each.close()
     wait_until(lambda: count_sockets() <= before, f"an end of all sockets of {kept.value}")
     assert count_sockets() == before, kept.value
+
+
+def connections() -> Iterator[socket.socket]:
+    """Those of this process over TCP."""
+    for each in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # no socket, or closed meanwhile
+            found = socket.socket(fileno=os.dup(int(each)))
+            if found.family == socket.AF_INET and found.getpeername():
+                yield found
+
+
+def bytes_arrived(sender: socket.socket) -> int:
+    """How many bytes of a connection the other side has acknowledged: `tcpi_bytes_acked` of Linux."""
+    (count,) = struct.unpack_from("=Q", sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128), 120)
+    return int(count)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not proven: open sockets are read from /proc")
+def test_who_lost_one_connection_closes_all_and_does_not_hang_while_another_still_sends(monkeypatch):
+    """gloo's thread does not end while a connection has bytes that nobody receives, and closing waits for it."""
+    needs.backend("torch")
+    from plugrad_collectives.gloo import Gloo
+
+    ends, contacts, bound = [], [], ["127.0.0.3", "127.0.0.1", "127.0.0.2"]
+    for rank, address in enumerate(bound):
+        monkeypatch.setenv("PLUGRAD_HOST", address)
+        ends.append(Gloo(Membership(rank, 3, 1, "0" * 32, 5.0)))
+        contacts.append(ends[-1].contact())
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda end: end.enter(contacts), ends))
+    # gloo connects from the higher address to the lower one: this is the connection of learners 0 and 2.
+    (between,) = [each for each in connections() if each.getsockname()[0] == bound[2]]
+    before, ones = bytes_arrived(between), np.ones(1000)
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(ends[2].all_reduce, ones)
+        wait_until(lambda: bytes_arrived(between) > before + ones.nbytes, "a frame of learner 2 at learner 0")
+        between.shutdown(socket.SHUT_RDWR)
+        assert isinstance(waiting.exception(), CollectiveError)
+    with pytest.raises((CollectiveError, LearnerTimeoutError), match="learner 2"):
+        ends[1].all_reduce(ones)
+    closing = [Thread(target=each.close, daemon=True) for each in ends]
+    for each in closing:
+        each.start()
+    wait_until(lambda: not any(each.is_alive() for each in closing), "an end of gloo's threads")
