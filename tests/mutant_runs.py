@@ -177,15 +177,17 @@ class Trials:
         return key in self._passing
 
     def _copy(self) -> Path:
-        """A new copy of what git tracks, and of what it would if it were added."""
+        """A new copy of what git tracks, and of what it would if it were added; in an unpacked sdist, of all files."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=self._root,
             capture_output=True,
-            check=True,
         )
+        names = {*os.fsdecode(listed.stdout).split("\0")} - {""}
+        if listed.returncode:
+            names = {str(path.relative_to(self._root)) for path in self._root.rglob("*")}
         folder = Path(mkdtemp(dir=self._scratch)).resolve()
-        for name in {*os.fsdecode(listed.stdout).split("\0")} - {""}:
+        for name in names:
             if (self._root / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(self._root / name, folder / name)
