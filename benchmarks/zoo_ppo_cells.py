@@ -7,6 +7,7 @@ from zoo_settings import PPOSettings
 
 RL_ZOO_PPO = "rl-baselines3-zoo 22e3ff2, hyperparams/ppo.yml"
 RL_ZOO_LSTM = "rl-baselines3-zoo, hyperparams/ppo_lstm.yml"
+LSTM_PLACE = "behind the other layers in plugrad, before them in stable-baselines3"
 NO_GSDE = "with gSDE"
 CLEANRL = "CleanRL's ppo_continuous_action.py"
 CLEANRL_PPO = PPOSettings(
@@ -271,7 +272,7 @@ PPO_CELLS = (
         evaluate_every=5_120,
         final_episodes=100,
         options=replace(CARTPOLE, lstm=64),
-        source=f"{RL_ZOO_LSTM}; an LSTM of 64 units, not two of 256",
+        source=f"{RL_ZOO_LSTM}; LSTMs of 64 units, not 256, {LSTM_PLACE}",
         published=Published(500.0, 0.0, 100_000),
     ),
     Cell(
@@ -283,7 +284,7 @@ PPO_CELLS = (
         evaluate_every=8_192,
         final_episodes=100,
         options=replace(PENDULUM, batch_size=128, lstm=64),
-        source=f"{RL_ZOO_LSTM}; an LSTM of 64 units, not two of 256",
+        source=f"{RL_ZOO_LSTM}; LSTMs of 64 units, not 256, {LSTM_PLACE}",
         published=Published(-217.933, 140.094, 100_000, NO_GSDE),
     ),
     Cell(

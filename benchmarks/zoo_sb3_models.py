@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from sb3_contrib import QRDQN, TQC
+from sb3_contrib import QRDQN, TQC, RecurrentPPO
 from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 from stable_baselines3.common.monitor import Monitor
@@ -90,8 +90,9 @@ def _make_dqn(cell: Cell, options: DQNSettings, seed: int) -> Any:
 
 
 def _make_ppo(cell: Cell, options: PPOSettings, seed: int) -> Any:
-    return PPO(
-        "CnnPolicy" if options.atari else "MlpPolicy",
+    policy = "CnnPolicy" if options.atari else "MlpLstmPolicy" if options.lstm else "MlpPolicy"
+    return (RecurrentPPO if options.lstm else PPO)(
+        policy,
         _make_envs(cell, options),
         n_steps=options.num_steps,
         batch_size=options.batch_size,
@@ -124,7 +125,9 @@ def _networks(options: PPOSettings) -> dict[str, Any]:
     if options.atari:
         (features,) = options.hiddens
         return {"features_extractor_kwargs": {"features_dim": features}, "net_arch": []}
-    return {
+    # Its layers stand behind the LSTM, plugrad's before it.
+    memory = {"lstm_hidden_size": options.lstm} if options.lstm else {}
+    return memory | {
         "net_arch": {"pi": options.hiddens, "vf": options.hiddens},
         "activation_fn": {"relu": nn.ReLU, "tanh": nn.Tanh}[options.activation],
         "log_std_init": options.log_std_init,
