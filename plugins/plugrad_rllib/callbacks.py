@@ -7,22 +7,20 @@ What a callback logs is in the results: of an env runner as `env_runners/<name>`
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
-
-import gymnasium as gym
 
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.results import Results
-from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.logged_metrics import add_logged
-from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
+from plugrad_rllib.env_runners import RLlibEnvRunner
 from plugrad_rllib.episodes import RLlibEpisode
 from plugrad_rllib.metrics_logger import MetricsLogger
+from plugrad_rllib.running_algorithm import RLlibAlgorithm
 
 NOT_CALLED: Mapping[str, str] = MappingProxyType(
     {
@@ -151,62 +149,6 @@ class RLlibCallback:
 DefaultCallbacks = RLlibCallback
 
 
-class _VectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
-    """The environments of an env runner where RLlib gives Gymnasium's vector environment: to look at, not to step."""
-
-    def __init__(self, envs: Any) -> None:
-        self.envs, self.num_envs = list(envs), len(envs)
-
-
-class VectorMultiAgentEnv:
-    """The environments with many agents of an env runner, for callbacks.
-
-    Args:
-        envs: the environments.
-
-    Attributes:
-        envs: the environments.
-        num_envs: how many there are.
-    """
-
-    def __init__(self, envs: Sequence[Any]) -> None:
-        self.envs, self.num_envs = list(envs), len(envs)
-
-    @property
-    def unwrapped(self) -> "VectorMultiAgentEnv":
-        """It has no wrapper."""
-        return self
-
-
-class RLlibEnvRunner:
-    """An env runner by the names that RLlib's has. Its other attributes are plugrad's.
-
-    Args:
-        runner: the env runner.
-        learner: whose modules act.
-
-    Attributes:
-        worker_index: 0 in the Algorithm's process, else 1, 2, ...
-        env: the environments, in `env.envs`.
-        module: the module that acts; with many agents all modules.
-        metrics: logs metrics.
-    """
-
-    def __init__(self, runner: BaseEnvRunner[Any], learner: LearnerProtocol) -> None:
-        self._runner = runner
-        is_multi_agent = isinstance(runner, MultiAgentEnvRunner)
-        self.worker_index = 0 if runner.rank is None else runner.rank + 1
-        self.env: Any = VectorMultiAgentEnv(runner.envs) if is_multi_agent else _VectorEnv(runner.envs)
-        self.module_id = None if is_multi_agent else runner._module_id  # type: ignore[attr-defined]
-        self.module = learner.module if self.module_id is None else learner.module[self.module_id]
-        self.metrics = MetricsLogger(runner.logged)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._runner, name)
-
-
 def _of_runner(learner: LearnerProtocol, env_runner: Any) -> dict[str, Any]:
     """What every callback of an env runner gets."""
     runner = RLlibEnvRunner(env_runner, learner)
@@ -230,18 +172,20 @@ def _of_episode(learner: LearnerProtocol, env_runner: Any, episode: Any) -> dict
 
 @hookimpl
 def _algorithm_built(self: Any, algorithm: Any) -> None:
-    self.on_algorithm_init(algorithm=algorithm, metrics_logger=self._logger)
+    self.on_algorithm_init(algorithm=RLlibAlgorithm(algorithm, self._logger), metrics_logger=self._logger)
 
 
 @hookimpl
 def _iteration_ended(self: Any, algorithm: Any, results: Any) -> None:
-    self.on_train_result(algorithm=algorithm, metrics_logger=self._logger, result=results)
+    self.on_train_result(
+        algorithm=RLlibAlgorithm(algorithm, self._logger), metrics_logger=self._logger, result=results
+    )
     add_logged(results, self._logger.logged.take())
 
 
 @hookimpl
 def _evaluation_begun(self: Any, algorithm: Any) -> None:
-    self.on_evaluate_start(algorithm=algorithm, metrics_logger=self._logger)
+    self.on_evaluate_start(algorithm=RLlibAlgorithm(algorithm, self._logger), metrics_logger=self._logger)
 
 
 @hookimpl
@@ -249,7 +193,11 @@ def _evaluation_ended(self: Any, algorithm: Any, results: Any) -> None:
     """RLlib has the returns below "env_runners"; what a callback adds is a result."""
     seen = Results({**results, **{f"{_RUNNERS}{name}": value for name, value in results.items()}})
     before = dict(seen)
-    self.on_evaluate_end(algorithm=algorithm, metrics_logger=self._logger, evaluation_metrics=seen)
+    self.on_evaluate_end(
+        algorithm=RLlibAlgorithm(algorithm, self._logger),
+        metrics_logger=self._logger,
+        evaluation_metrics=seen,
+    )
     for name, value in seen.items():
         if name not in before or value is not before[name]:
             results[name.removeprefix(_RUNNERS)] = value

@@ -7,7 +7,7 @@ A piece that is called with an environment is a wrapper, with one agent or with 
 environment is what the piece makes of the last one, and its space is what `recompute_output_observation_space` returns.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -116,6 +116,29 @@ class ConnectorV2:
             for agent, part in episode.agent_episodes.items():
                 if agent in last or not agents_that_stepped_only:
                     yield part
+
+    @staticmethod
+    def add_n_batch_items(
+        batch: Any, column: str, items_to_add: Sequence[Any], num_items: int, single_agent_episode: Any
+    ) -> None:
+        """Add a column to the batch of an episode, in a piece of a learner connector.
+
+        Args:
+            batch: of `__call__`.
+            column: its name. "rewards" are those of the episode.
+            items_to_add: one for each step.
+            num_items: how many there are.
+            single_agent_episode: one that `__call__` was given.
+
+        Raises:
+            ConfigError: there is not one item for each step, or it is a piece around an environment.
+        """
+        add = getattr(single_agent_episode, "add_items", None)
+        if add is None:
+            raise ConfigError(
+                f"add_n_batch_items({column!r}): batches are made later: a piece of a learner connector adds columns"
+            )
+        add(column, items_to_add)
 
 
 class SingleAgentObservationPreprocessor(ConnectorV2):

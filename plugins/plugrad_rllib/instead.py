@@ -101,7 +101,7 @@ INSTEAD = MappingProxyType(
         "v_max": _NO_DISTRIBUTION,
         "noisy": "delete it: exploration is epsilon-greedy; training(epsilon=[[0, 1.0], [10_000, 0.05]])",
         "bc_logstd_coeff": "override compute_loss_for_module and add the deviations' logarithm to the loss",
-        "twin_q": "delete it: there are always two critics",
+        **dict.fromkeys(("n_critics", "twin_q"), "delete it: there are always two critics"),
         "actions_in_input_normalized": "delete it: recorded actions are those of the environment",
         "bc_iters": "delete it: CQL learns by its own loss from the first step",
         "burnin_len": "hide the first steps of each sequence with the column loss_mask",

@@ -6,6 +6,8 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from plugrad.errors import ConfigError
 from plugrad.sampling.logged_metrics import LoggedMetrics
 
@@ -20,7 +22,7 @@ REDUCTIONS: Mapping[str | None, str] = MappingProxyType(
 )
 """`{RLlib's reduction: that of `EnvRunner.log_metric`}`. The mean of the last values stands for a moving one."""
 _WITHOUT_EFFECT = frozenset(
-    {"clear_on_reduce", "ema_coeff", "with_throughput", "reduce_per_index_on_aggregate"}
+    {"clear_on_reduce", "ema_coeff", "percentiles", "with_throughput", "reduce_per_index_on_aggregate"}
 )
 Key = str | tuple[str, ...]
 
@@ -43,9 +45,10 @@ class MetricsLogger:
         Args:
             key: the metric's name, or the parts of its path.
             value: one number; with `reduce="item_series"` anything.
-            reduce: "mean", "min", "max", "item" (the last one), "sum" or "item_series" (a list). None: the mean.
+            reduce: "mean", "min", "max", "item" (the last one), "sum" or "item_series" (a list). None: the mean of
+                numbers, a list of anything else.
             window: how many of the last values count; None: 20.
-            **others: `clear_on_reduce`, `ema_coeff` and `with_throughput`, which have no effect.
+            **others: `clear_on_reduce`, `ema_coeff`, `percentiles` and `with_throughput`, which have no effect.
 
         Raises:
             ConfigError: there is no such reduction, or the value is no number.
@@ -59,7 +62,8 @@ class MetricsLogger:
         if unknown := sorted(others.keys() - _WITHOUT_EFFECT):
             raise ConfigError(f"log_value has no {', '.join(unknown)}", field=unknown[0])
         settings = {} if window is None else {"window": window}
-        self.logged.log(_path(key), value, REDUCTIONS[reduce], **settings)
+        how = "all" if reduce is None and np.ndim(value) else REDUCTIONS[reduce]
+        self.logged.log(_path(key), value, how, **settings)
 
     def log_dict(self, value_dict: Mapping[str, Any], *, key: Key = (), **settings: Any) -> None:
         """Log each value of a dict of numbers, which may have dicts in it.

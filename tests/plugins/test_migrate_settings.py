@@ -65,7 +65,8 @@ def test_every_setting_of_rllib_is_one_here_or_is_named_at_its_line(name: str) -
         here = (call.func.attr, keyword.arg)
         is_setting = keyword.arg in fields and fields[keyword.arg].is_in(here[0])
         assert is_setting or here in OLDER or here[0] == "resources", (method, setting, here)
-        assert ast.unparse(keyword.value) == "value"
+        given = "learner_pieces(value)" if setting == "learner_connector" else "value"
+        assert ast.unparse(keyword.value) == given
 
 
 def test_a_setting_that_the_old_api_stack_turned_on_is_named() -> None:
@@ -336,10 +337,14 @@ def test_a_function_whose_pieces_are_not_all_settings_stays_with_what_it_uses() 
     [
         (
             "lambda *a: [Own(), FrameStackingLearner(num_frames=4)]",
-            ".learners(learner_connector=lambda *a: [Own()])",
+            ".learners(learner_connector=learner_pieces(lambda *a: [Own()]))",
         ),
         ("lambda *a: FrameStackingLearner(num_frames=4)", ""),
-        ("lambda *a: Own()", ".learners(learner_connector=lambda *a: Own())"),
+        ("lambda *a: Own()", ".learners(learner_connector=learner_pieces(lambda *a: Own()))"),
+        (
+            "(lambda *a: Own()) if own else None",
+            ".learners(learner_connector=learner_pieces(lambda *a: Own()) if own else None)",
+        ),
     ],
 )
 def test_frames_are_stacked_once_and_other_pieces_of_learners_stay(maker: str, ours: str) -> None:
@@ -548,7 +553,6 @@ def test_functions_of_structures_errors_and_timers_are_imported_or_written_out()
         ("core.distribution.torch.torch_distribution", "TorchCategorical", "plugrad.distributions"),
         ("policy.policy", "Policy", "RLlib's old API stack"),
         ("env.wrappers.open_spiel", "OpenSpielEnv", "Shimmy's"),
-        ("algorithms.tqc.tqc", "TQCConfig", "there is no TQC"),
         ("algorithms.algorithm_config", "NotProvided", "a field of your config class"),
         ("examples.envs.classes.multi_agent", "TicTacToe", "is of RLlib's examples: copy it"),
     ],
@@ -580,7 +584,14 @@ def test_a_grid_of_an_example_is_its_first_value_in_the_loop_that_takes_its_plac
     ]
 
 
-def test_members_of_the_algorithm_of_a_callback_are_noted() -> None:
+OWN = (
+    "built = PPOConfig().build_algo()\n\n"
+    "built.env_runner_group.foreach_env_runner(harder)\n"
+    "built._counters['task'] = built.metrics.peek('task')\n"
+)
+
+
+def test_members_of_an_algorithm_that_no_callback_gets_are_noted() -> None:
     program = (
         "from ray.rllib.callbacks.callbacks import RLlibCallback\n"
         "class Mine(RLlibCallback):\n"
@@ -591,8 +602,10 @@ def test_members_of_the_algorithm_of_a_callback_are_noted() -> None:
     )
     text, notes = rewritten(program)
     assert "        algorithm.save_to_path('here')\n" in text
-    assert [note.partition(": ")[0] for note in notes] == ["4", "5", "5"]
-    assert notes[0].startswith("4: .env_runner_group: algorithm.env_runners.call(name, ...) calls a method")
+    assert notes == []  # what a callback gets has them
+    notes = rewritten(program.replace("self, *, algorithm, result", "self, algo, result") + f"{PPO}{OWN}")[1]
+    assert [note.partition(": ")[0] for note in notes] == ["10", "11", "11"]
+    assert notes[0].startswith("10: .env_runner_group: algorithm.env_runners.call(name, ...) calls a method")
     assert {note.split()[1] for note in notes[1:]} == {"._counters:", ".metrics:"}
 
 
@@ -624,13 +637,45 @@ def test_whether_a_config_is_of_an_atari_game_is_asked_by_a_function() -> None:
     assert text.endswith("print(is_atari(config))\n")
 
 
-def test_a_connector_that_a_learner_gets_is_named() -> None:
+def test_tqc_has_its_settings_by_their_names_here() -> None:
     program = (
-        "from ray.rllib.connectors.connector_v2 import ConnectorV2\n"
-        f"{PPO}class Mine(ConnectorV2): ...\n"
-        "config = PPOConfig().learners(learner_connector=lambda *spaces: Mine())\n"
+        "from ray.rllib.algorithms.tqc.tqc import TQCConfig\n"
+        "config = TQCConfig().training(n_quantiles=9, top_quantiles_to_drop_per_net=3, n_critics=2)\n"
     )
-    _, (note,) = rewritten(program)
-    assert note.startswith(
-        "1: ConnectorV2: a piece of learners(learner_connector=...) is called here with learner"
+    text, notes = rewritten(program)
+    assert text.startswith("from plugrad_tqc import TQCConfig\n")
+    assert text.endswith(".training(num_quantiles=9, top_quantiles_to_drop_per_critic=3)\n")
+    assert notes == ["2: training(n_critics=...) was deleted: there are always two critics"]
+
+
+def test_settings_that_went_have_the_values_that_hold_here() -> None:
+    program = (
+        "from ray.rllib.callbacks.callbacks import RLlibCallback\n"
+        "class Mine(RLlibCallback):\n"
+        "    def on_train_result(self, *, algorithm, result, **kwargs):\n"
+        "        read = algorithm.config.enable_env_runner_and_connector_v2, algorithm.config.evaluation_duration\n"
+        "        evaluation = result['evaluation']['env_runners']\n"
+        "        steps = evaluation['num_env_steps_sampled']\n"
     )
+    text, notes = rewritten(program)
+    assert notes == []
+    assert "read = True, algorithm.config.evaluation_num_episodes\n" in text
+    assert 'steps = round(evaluation["episode_len_mean"] * evaluation["num_episodes"])\n' in text
+
+
+@pytest.mark.parametrize("environment", ["", ".environment('CartPole-v1')"])
+def test_the_examples_helper_has_the_environment_of_its_option_where_the_program_has_none(
+    environment: str,
+) -> None:
+    program = (
+        "from ray.rllib.utils.test_utils import add_rllib_example_script_args, run_rllib_example_script_experiment\n"
+        f"{PPO}parser = add_rllib_example_script_args()\n"
+        "parser.add_argument('--seed', type=int, default=7)\n"
+        "args = parser.parse_args()\n"
+        f"config = PPOConfig(){environment}.debugging(seed=args.seed)\n"
+        "run_rllib_example_script_experiment(config, args)\n"
+    )
+    text, notes = rewritten(program)
+    assert notes == []
+    assert text.count("--seed") == 1  # the program's own
+    assert f"algorithm = config{'' if environment else '.environment(args.env)'}.build_algo()\n" in text

@@ -61,23 +61,46 @@ def test_other_uses_of_ray_tune_are_named_at_its_import() -> None:
     assert notes[0].startswith("1: tune.run: what Ray Tune runs here is tune.Tuner(trainable(config), ...)")
 
 
-def test_the_best_checkpoint_of_a_helped_example_is_the_path_where_it_was_saved() -> None:
+@pytest.mark.parametrize("imported", ["", "from ray import tune\n"])
+def test_a_helped_example_that_asks_for_its_best_trial_is_a_tuner(imported: str) -> None:
     program = (
+        f"{imported}"
         "from ray.rllib.algorithms.ppo import PPOConfig\n"
         "from ray.rllib.examples.utils import (\n"
         "    add_rllib_example_script_args, run_rllib_example_script_experiment)\n"
         "parser = add_rllib_example_script_args()\n"
         "args = parser.parse_args()\n"
-        "results = run_rllib_example_script_experiment(PPOConfig(), args)\n"
-        "first = results.get_best_result('episode_return_mean').checkpoint.path\n"
-        "second = results.get_best_result().checkpoint\n"
+        "config = PPOConfig().environment('CartPole-v1')\n"
+        "results = run_rllib_example_script_experiment(config, args, stop={'a': 2}, keep_ray_up=True)\n"
+        "best = results.get_best_result('env_runners/episode_return_mean').checkpoint.path\n"
     )
     text, notes = migrated(program)
-    assert [note for note in notes if "results: the last results" not in note] == []
-    lines = text.splitlines()
-    assert lines[-4:] == [
-        'results_path = algorithm.save_to_path("checkpoint")',
-        "algorithm.stop()",
-        "first = results_path",
-        "second = results_path",
+    assert notes == []
+    assert text.count("from ray import tune\n") == 1
+    assert text.endswith(
+        "results = tune.Tuner(\n"
+        "    trainable(config),\n"
+        "    param_space={},\n"
+        "    run_config=tune.RunConfig(\n"
+        "        stop={'a': 2},\n"
+        "        checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),\n"
+        "    ),\n"
+        ").fit()\n"
+        "best = results.get_best_result('env_runners/episode_return_mean').checkpoint.path\n"
+    )
+
+
+def test_what_a_helped_example_searches_is_searched_by_its_tuner() -> None:
+    program = (
+        f"{HEAD}from ray.rllib.examples.utils import run_rllib_example_script_experiment\n"
+        "config = PPOConfig().environment('CartPole-v1').training(lr=tune.grid_search([0.1, 0.01]), gamma=0.9)\n"
+        "grid = run_rllib_example_script_experiment(config, args, progress_reporter=reporter)\n"
+        "print(grid[0].metrics)\n"
+    )
+    text, notes = migrated(program)
+    assert "config = PPOConfig.rllib_defaults().environment('CartPole-v1').training(gamma=0.9)\n" in text
+    assert '    param_space={"lr": tune.grid_search([0.1, 0.01])},\n' in text
+    assert '            "env_runners/episode_return_mean": args.stop_reward,\n' in text
+    assert notes == [
+        "5: run_rllib_example_script_experiment(progress_reporter=reporter): give it to the Tuner"
     ]

@@ -60,6 +60,9 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """`{member of RLlib's Algorithm: (what to type, page)}`."""
 
+IN_CALLBACKS = frozenset({"_counters", "env_runner_group", "eval_env_runner_group", "get_module", "metrics"})
+"""Of them, what the Algorithm has that a callback gets (`plugrad_rllib.running_algorithm`)."""
+
 PARTS_OF_CHECKPOINTS: Mapping[str, str] = MappingProxyType(
     {
         "COMPONENT_LEARNER": "learner",
@@ -188,6 +191,9 @@ def note(program: Program, node: cst.Attribute, line: int) -> None:
             "code: algorithm = config.build_algo(), then algorithm.restore_from_path(path)"
         )
         program.notes.add(line, text, "docs/checkpoints.md")
+    owner = code(node.value)
+    if owner in program.of_callbacks and name in IN_CALLBACKS:
+        return
     if _is_algorithm(program, node) and name in INSTEAD:
         text, page = INSTEAD[name]
         program.notes.add(line, f".{name}: {text}", page)

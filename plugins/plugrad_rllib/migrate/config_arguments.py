@@ -49,7 +49,9 @@ def rewritten(program: Program, section: str, arg: cst.Arg, line: int) -> list[t
         return []  # it is the default
     if name == connectors.OF_LEARNERS:
         kept = connectors.without_frame_stacking(program, arg, line)
-        return [] if kept is None else _place(program, section, name, kept, line)
+        return (
+            [] if kept is None else _place(program, section, name, connectors.of_learner(program, kept), line)
+        )
     if name in _VALUES:
         arg = _VALUES[name](program, section, arg, line)
     return _place(program, section, name, arg, line)

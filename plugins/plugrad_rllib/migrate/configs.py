@@ -11,7 +11,7 @@ from plugrad_rllib.migrate import callbacks, config_arguments, environments, tun
 from plugrad_rllib.migrate.code import argument, as_one, code, expression_statement, name_of, string
 from plugrad_rllib.migrate.names import ALGORITHMS, HAVE_RLLIB_DEFAULTS, HERE
 from plugrad_rllib.migrate.program import Program
-from plugrad_rllib.migrate.settings import MOVED, NO_SECTIONS, SECTIONS
+from plugrad_rllib.migrate.settings import MOVED, NO_SECTIONS, READ, SECTIONS
 
 
 def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseExpression:
@@ -190,6 +190,22 @@ def _in_episodes(program: Program, call: cst.Call, line: int) -> cst.Call:
         text = f"evaluation({named}) was deleted: evaluation_num_episodes counts episodes"
         program.notes.add(line, text)
     return call.with_changes(args=[each for each in call.args if each not in gone])
+
+
+def read_setting(node: cst.Attribute) -> cst.BaseExpression:
+    """`algorithm.config.evaluation_duration_unit` as "episodes": what a setting that went is here.
+
+    Args:
+        node: a part of its tree.
+
+    Returns:
+        What takes its place.
+    """
+    is_of_config = isinstance(node.value, cst.Attribute) and node.value.attr.value == "config"
+    here = READ.get(node.attr.value, "") if is_of_config else ""
+    if here.startswith("."):
+        return node.with_changes(attr=cst.Name(here[1:]))
+    return cst.parse_expression(here) if here else node
 
 
 def kept_result(program: Program, node: cst.SimpleStatementLine, line: int) -> cst.BaseStatement | None:

@@ -149,6 +149,30 @@ def without_frame_stacking(program: Program, arg: cst.Arg, line: int) -> cst.Arg
     return arg
 
 
+def of_learner(program: Program, arg: cst.Arg) -> cst.Arg:
+    """`learner_connector=f` as `learner_connector=learner_pieces(f)`, which calls RLlib's pieces.
+
+    Args:
+        program: what is known of the file.
+        arg: the argument.
+
+    Returns:
+        What takes its place; of `None if condition else f` only `f` is another.
+    """
+    value = arg.value
+    if isinstance(value, cst.IfExp):
+        body, orelse = (_by_pieces(program, each) for each in (value.body, value.orelse))
+        return arg.with_changes(value=value.with_changes(body=body, orelse=orelse))
+    return arg.with_changes(value=_by_pieces(program, value))
+
+
+def _by_pieces(program: Program, make: cst.BaseExpression) -> cst.BaseExpression:
+    if code(make) == "None":
+        return make
+    program.needed.add(("plugrad_rllib.learner_connectors", "learner_pieces", "learner_pieces"))
+    return cst.Call(cst.Name("learner_pieces"), [cst.Arg(make.with_changes(lpar=(), rpar=()))])
+
+
 def _is_frame_stacking(program: Program, piece: ast.expr) -> bool:
     return isinstance(piece, ast.Call) and program.name_of_rllib(piece.func) == _STACKS
 

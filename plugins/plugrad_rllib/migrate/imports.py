@@ -19,10 +19,6 @@ VALUES = """def forward_train(self, batch, **kwargs):
 """
 """RLlib's losses ask a `ValueFunctionAPI` for values; plugrad's read a column."""
 _OF_RAY = {"import ray": "ray", "from ray import tune": "tune", "from ray import air, tune": "tune"}
-_OF_LEARNERS = (
-    "ConnectorV2: a piece of learners(learner_connector=...) is called here with learner, batch and episodes, which "
-    "are arrays; this class is for env-to-module pieces"
-)
 _UNKNOWN = "{name} has no counterpart that plugrad migrate knows"
 _OF_EXAMPLES = "{name} is of RLlib's examples: copy it into your program, and migrate it, too"
 
@@ -54,8 +50,6 @@ def rewrite(program: Program, node: cst.ImportFrom, line: int) -> cst.ImportFrom
 def _is_replaced(program: Program, module: str, alias: cst.ImportAlias, line: int) -> bool:
     name = code(alias.name)
     local = code(alias.asname.name) if alias.asname is not None else name
-    if name == "ConnectorV2" and "learner_connector" in program.own_code:
-        program.notes.add(line, _OF_LEARNERS)
     if name in HERE:
         program.needed.add((*HERE[name], local))
     elif name in INSTEAD:

@@ -55,7 +55,7 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
         },
         "MetricsLogger": ("plugrad_rllib.metrics_logger", "MetricsLogger"),
         "GroupAgentsWrapper": ("plugrad_rllib.agent_groups", "GroupAgentsWrapper"),
-        "VectorMultiAgentEnv": ("plugrad_rllib.callbacks", "VectorMultiAgentEnv"),
+        "VectorMultiAgentEnv": ("plugrad_rllib.env_runners", "VectorMultiAgentEnv"),
         "wrap_atari_for_new_api_stack": ("plugrad_rllib.atari", "wrap_atari_for_new_api_stack"),
         **{
             name: ("plugrad_rllib.arrays", name)
@@ -98,6 +98,7 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "PPOTfLearner": ("plugrad_ppo", "PPOLearner"),
         "PPOTorchLearner": ("plugrad_ppo", "PPOLearner"),
         "SACConfig": ("plugrad_sac", "SACConfig"),
+        "TQCConfig": ("plugrad_tqc", "TQCConfig"),
         "TensorType": ("plugrad.types", "Tensor"),
         "TfLearner": ("plugrad_tf2", "Tf2Learner"),
         "TfRLModule": ("plugrad_tf2", "Tf2RLModule"),
@@ -116,7 +117,10 @@ HAVE_RLLIB_DEFAULTS = frozenset(name.partition(":")[2] for name in DEFAULTS)
 """Configs with `rllib_defaults()`."""
 
 ALGORITHMS: Mapping[str, str] = MappingProxyType(
-    {name: f"{name}Config" for name in ("APPO", "BC", "CQL", "DQN", "IMPALA", "IQL", "MARWIL", "PPO", "SAC")}
+    {
+        name: f"{name}Config"
+        for name in ("APPO", "BC", "CQL", "DQN", "IMPALA", "IQL", "MARWIL", "PPO", "SAC", "TQC")
+    }
 )
 """`{RLlib's class of an algorithm: its config, which has the same name here}`."""
 
@@ -341,7 +345,6 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
             "compute the loss in compute_loss_for_module of a Learner",
             "docs/write-an-algorithm.md",
         ),
-        "TQCConfig": ("there is no TQC; SACConfig is next to it", "docs/off-policy.md"),
         "check_learning_achieved": ('compare results["env_runners/episode_return_mean"]', "docs/tune.md"),
         "update_global_seed_if_necessary": ("config.debugging(seed=...)", "docs/determinism.md"),
     }

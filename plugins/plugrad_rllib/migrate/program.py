@@ -64,10 +64,12 @@ class Program:
         own_code: which of `OWN_CODE` the program sets, and "env" and "rl_module_spec" where they are code of its own.
         results: `{variable: "evaluation" or "env_runners", the part of the results that it holds}`; None: not always.
         algorithms: variables that hold an algorithm.
+        of_callbacks: those of them that a callback gets, which have more names of RLlib's.
         ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
             `{"tune": "Tuner"}`.
-        best_results: variables whose `get_best_result` the file calls.
-        helped: variables with what RLlib's helper for examples returns.
+        grids: variables with what RLlib's helper for examples returns, of which the file asks for the best trial.
+        own_options: options that the file's command line has itself, such as "--seed".
+        sets_env: whether a config gets an environment; else RLlib's helper gives it that of its option `--env`.
         logged: names of metrics that the file logs itself: `metrics_logger.log_value("steps_to_meet", ...)`.
         is_tuned: whether a Tuner of Ray Tune gets a config.
         searched: `{setting here: what stands for its value}`: what the trials of a Tuner differ in.
@@ -95,9 +97,11 @@ class Program:
     own_code: set[str] = field(default_factory=set)
     results: dict[str, str | None] = field(default_factory=dict)
     algorithms: set[str] = field(default_factory=set)
+    of_callbacks: set[str] = field(default_factory=set)
     ray_calls: dict[str, str] = field(default_factory=dict)
-    best_results: set[str] = field(default_factory=set)
-    helped: set[str] = field(default_factory=set)
+    grids: set[str] = field(default_factory=set)
+    own_options: set[str] = field(default_factory=set)
+    sets_env: bool = False
     logged: set[str] = field(default_factory=set)
     is_tuned: bool = False
     searched: dict[str, str] = field(default_factory=dict)
@@ -146,6 +150,7 @@ def read_program(tree: ast.AST) -> Program:
     """
     program = Program()
     nodes = list(ast.walk(tree))
+    helped: set[str] = set()
     _look_at_names(program, nodes)
     _look_at_functions(program, nodes)
     for node in nodes:
@@ -154,6 +159,7 @@ def read_program(tree: ast.AST) -> Program:
             _look_for_own_code(program, node)
         elif isinstance(node, ast.arg) and node.arg == "algorithm":  # of a callback
             program.algorithms.add(node.arg)
+            program.of_callbacks.add(node.arg)
         elif isinstance(node, ast.arg) and not ast.unparse(node.annotation or node).endswith("Config"):
             program.plain_dicts.add(node.arg)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
@@ -161,9 +167,11 @@ def read_program(tree: ast.AST) -> Program:
         elif isinstance(node, ast.Assign) and _is_config(program, node.value):
             program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_helper(program, node.value):
-            program.helped |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+            helped |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_algorithm(program, node.value):
             program.algorithms |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+    program.grids = helped & _grids(nodes)
+    program.is_tuned |= bool(program.grids)
     program.num_learners = _num_learners(nodes)
     _look_at_results(program, nodes)
     return program
@@ -181,8 +189,6 @@ def _look_at_names(program: Program, nodes: Sequence[ast.AST]) -> None:
             program.others |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             program.attributes.add(node.attr)
-            if node.attr == "get_best_result":
-                program.best_results.add(node.value.id)
             if node.value.id in RAY_PARTS and node.attr in _REGISTERING:
                 program.registering[node.value.id] += 1
             elif node.value.id in RAY_PARTS:
@@ -245,6 +251,17 @@ def given_maker(maker: ast.expr) -> ast.expr:
 
 def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _grids(nodes: Sequence[ast.AST]) -> set[str]:
+    """Variables that are read as a ResultGrid of Ray Tune: `x.get_best_result(...)`, `x.get_dataframe()` and `x[0]`."""
+    found = set()
+    for node in nodes:
+        is_asked = isinstance(node, ast.Attribute) and node.attr in ("get_best_result", "get_dataframe")
+        is_trial = isinstance(node, ast.Subscript) and _int(node.slice) is not None
+        if (is_asked or is_trial) and isinstance(node.value, ast.Name):
+            found.add(node.value.id)
+    return found
 
 
 def _num_learners(nodes: Sequence[ast.AST]) -> int | None:
@@ -316,6 +333,10 @@ def _look_at_call(program: Program, node: ast.Call) -> None:
     ):
         name = str(node.args[0].value)
         program.environments[name] = "make_" + re.sub(r"\W+", "_", name)
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+        program.own_options |= {str(each.value) for each in node.args if isinstance(each, ast.Constant)}
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "environment":
+        program.sets_env |= bool(node.args) or any(each.arg in (None, "env") for each in node.keywords)
     if isinstance(node.func, ast.Attribute) and node.func.attr == "log_value" and node.args:
         program.logged |= {str(each.value) for each in node.args[:1] if isinstance(each, ast.Constant)}
     if ast.unparse(node.func).rpartition(".")[2] == "Tuner":

@@ -1,9 +1,9 @@
-"""Results are flat here, with strings as keys; and the two helpers that RLlib's own examples begin and end with."""
+"""Results are flat here, with strings as keys."""
 
 import libcst as cst
 
 from plugrad.columns import Columns
-from plugrad_rllib.migrate.code import as_one, code, expression_statement, name_of, name_of_method, string
+from plugrad_rllib.migrate.code import as_one, name_of_method, string
 from plugrad_rllib.migrate.names import CONSTANTS, HERE
 from plugrad_rllib.migrate.program import Program
 
@@ -30,32 +30,6 @@ _KEYS = {
 """What the parts of plugrad's results have."""
 _UNKNOWN = "{part}: plugrad has no {key}; there are {keys}"
 _UNCLEAR = '{name}["env_runners"]: what evaluate() returns has its keys without "env_runners"'
-_OPTIONS = {
-    "--algo": 'default="PPO"',
-    "--env": "default=None",
-    "--num-agents": "default=0, type=int",
-    "--num-learners": "default=0, type=int",
-    "--num-env-runners": "default=0, type=int",
-    "--stop-iters": "default=10, type=int",
-    "--stop-timesteps": "default=100000, type=int",
-    "--stop-reward": "default=0.0, type=float",
-}
-"""Options that each program with `add_rllib_example_script_args` gets."""
-_OTHER_OPTIONS = {
-    **dict.fromkeys(
-        ("--as-release-test", "--as-test", "--evaluation-parallel-to-training"), 'action="store_true"'
-    ),
-    **dict.fromkeys(("--no-tune", "--old-api-stack"), 'action="store_true"'),
-    **dict.fromkeys(("--evaluation-interval", "--evaluation-num-env-runners"), "default=0, type=int"),
-    **dict.fromkeys(("--num-cpus-per-learner", "--num-gpus-per-learner"), "default=0, type=float"),
-    "--evaluation-duration": "default=10, type=int",
-    "--framework": 'default="torch"',
-    "--num-envs-per-env-runner": "default=1, type=int",
-    "--num-gpus": "default=0, type=int",
-    "--output": "default=None",
-    "--seed": "default=None, type=int",
-}
-"""Options of RLlib's helper that a program gets if it reads them."""
 
 
 def constant(program: Program, node: cst.Name) -> cst.BaseExpression:
@@ -126,7 +100,7 @@ def with_other_quotes(
     had_names = any(isinstance(each, cst.FormattedStringExpression) for each in before.parts)
     is_text = len(texts) == len(node.parts) and not any(brace in text for text in texts for brace in "{}")
     if had_names and is_text and node.start.lower() == f"f{node.quote}":
-        text = "".join(texts)
+        text = "".join(texts).replace("evaluation/env_runners/", "evaluation/")
         return cst.SimpleString(f"{node.quote}{text}{node.quote}", lpar=node.lpar, rpar=node.rpar)
     swapped = _OtherQuotes(node.quote)
     parts = [each.visit(swapped) for each in node.parts]
@@ -171,6 +145,9 @@ def read(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseExpre
         results, _ = _read(whole)
         if results is not None:
             return _with_whole(node, results)
+    if part == "evaluation" and key == "num_env_steps_sampled":
+        steps = f'{as_one(whole)}["episode_len_mean"] * {as_one(whole)}["num_episodes"]'
+        return cst.parse_expression(f"round({steps})")
     if part is not None and key.split("/")[0] not in _KEYS[part] | program.logged:
         program.notes.add(line, _UNKNOWN.format(part=part, key=key, keys=", ".join(sorted(_KEYS[part]))))
     if isinstance(whole, cst.Name) and program.results.get(whole.value, "") is None and key == "env_runners":
@@ -209,105 +186,3 @@ def _part(program: Program, node: cst.BaseExpression) -> str | None:
         return "evaluation"
     key = _read(node)[1]
     return key if key in _KEYS else None
-
-
-def example_helper(
-    program: Program, node: cst.SimpleStatementLine, line: int
-) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | None:
-    """RLlib's `add_rllib_example_script_args` and `run_rllib_example_script_experiment` in plain Python.
-
-    Args:
-        program: what is known of the file.
-        node: a part of its tree.
-        line: where it stood, from 1.
-
-    Returns:
-        What takes its place; None: it stays.
-    """
-    (statement,) = node.body
-    if isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call):
-        name = program.imported.get(name_of(statement.value.func) or "")
-        if name == "add_rllib_example_script_args":
-            return _parser(program, node, as_one(statement.targets[0].target), statement.value)
-    call = expression_statement(node)
-    value = statement.value if isinstance(statement, cst.Assign) else call
-    if not isinstance(value, cst.Call):
-        return None
-    if program.imported.get(name_of(value.func) or "") != "run_rllib_example_script_experiment":
-        return None
-    config, args = (as_one(each.value) for each in value.args[:2])
-    targets = [code(each.target) for each in statement.targets] if isinstance(statement, cst.Assign) else []
-    saving = [
-        f'{each}{_PATH} = algorithm.save_to_path("checkpoint")\n'
-        for each in targets
-        if each in program.best_results
-    ]
-    text = (
-        f"algorithm = {config}.build_algo()\n"
-        f"for _ in range({args}.stop_iters):\n"
-        "    results = algorithm.train()\n"
-        '    print(results["num_env_steps_sampled_lifetime"], results.get("env_runners/episode_return_mean"))\n'
-        f"{''.join(saving)}algorithm.stop()\n"
-    )
-    given = ", ".join(code(each).rstrip(",") for each in value.args[2:])
-    if given:
-        said = (
-            f"run_rllib_example_script_experiment({given}): the loop ends after --stop-iters iterations alone"
-        )
-        program.notes.add(line, said, "docs/tune.md")
-    text += "".join(f"{each} = results\n" for each in targets if each != "results")
-    for each in targets:
-        program.notes.add(line, f"{each}: the last results, no grid of Ray Tune's", "docs/tune.md")
-    return _statements(text, node)
-
-
-_PATH = "_path"
-"""What follows a variable's name in that of the path where the algorithm was saved."""
-
-
-def best_checkpoint(program: Program, node: cst.Attribute) -> cst.BaseExpression:
-    """`results.get_best_result(...).checkpoint.path` of RLlib's helper as the path where the algorithm was saved.
-
-    Args:
-        program: what is known of the file.
-        node: a part of its tree.
-
-    Returns:
-        What takes its place: for `.checkpoint`, too, since a path is what takes its place everywhere.
-    """
-    if node.attr.value == "path" and isinstance(node.value, cst.Name):
-        is_path = node.value.value.removesuffix(_PATH) in program.helped
-        return node.value if is_path and node.value.value.endswith(_PATH) else node
-    call = node.value
-    if node.attr.value != "checkpoint" or not isinstance(call, cst.Call):
-        return node
-    name = name_of(call.func.value) if isinstance(call.func, cst.Attribute) else None
-    is_best = name_of_method(call) == "get_best_result" and name in program.helped
-    return cst.Name(f"{name}{_PATH}") if is_best else node
-
-
-def _parser(
-    program: Program, node: cst.SimpleStatementLine, target: str, call: cst.Call
-) -> cst.FlattenSentinel[cst.BaseStatement]:
-    program.needed.add(("argparse", "ArgumentParser", "ArgumentParser"))
-    lines = [f"{target} = ArgumentParser()\n"]
-    given = {
-        f"--stop-{each.keyword.value.removeprefix('default_')}": code(each.value)
-        for each in call.args
-        if each.keyword is not None
-    }
-    others = {
-        option: how
-        for option, how in _OTHER_OPTIONS.items()
-        if option[2:].replace("-", "_") in program.attributes
-    }
-    for option, how in (_OPTIONS | others).items():
-        default, *kind = how.split(", ")
-        how = ", ".join([f"default={given[option]}" if option in given else default, *kind])
-        lines.append(f'{target}.add_argument("{option}", {how})\n')
-    return _statements("".join(lines), node)
-
-
-def _statements(text: str, node: cst.SimpleStatementLine) -> cst.FlattenSentinel[cst.BaseStatement]:
-    first, *rest = (each for each in cst.parse_module(text).body if isinstance(each, cst.BaseStatement))
-    return cst.FlattenSentinel([first.with_changes(leading_lines=node.leading_lines), *rest])

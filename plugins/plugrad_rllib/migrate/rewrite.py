@@ -12,6 +12,7 @@ from plugrad_rllib.migrate import (
     configs,
     connectors,
     environments,
+    example_helper,
     imports,
     modules,
     policies,
@@ -177,10 +178,10 @@ class _Rewriter(cst.CSTTransformer):
         game = environments.is_atari(self.program, without_parentheses(updated_node))
         if game is not None:
             return in_parentheses(game, updated_node)
-        best = results.best_checkpoint(self.program, without_parentheses(updated_node))
-        found = results.column(self.program, best) if isinstance(best, cst.Attribute) else best
-        whole = algorithms.saved_path(found) if isinstance(found, cst.Attribute) else found
-        return in_parentheses(whole, updated_node)
+        found = results.column(self.program, without_parentheses(updated_node))
+        whole = algorithms.saved_path(found)
+        setting = configs.read_setting(whole) if isinstance(whole, cst.Attribute) else whole
+        return in_parentheses(setting, updated_node)
 
     def leave_BinaryOperation(
         self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation
@@ -219,7 +220,7 @@ class _Rewriter(cst.CSTTransformer):
             imports.ray_call,
             configs.kept_result,
             configs.assigned_setting,
-            results.example_helper,
+            example_helper.rewrite,
         ):
             found = rewriting(self.program, updated_node, line)
             if found is not None:

@@ -45,12 +45,25 @@ MOVED: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
         ("multi_agent", "policy_mapping_fn"): ("multi_agent", "agent_to_module"),
         ("training", "add_default_connectors_to_learner_pipeline"): ("learners", "add_default_connectors"),
         ("training", "model"): ("rl_module", "model_config"),
+        ("training", "n_quantiles"): ("training", "num_quantiles"),
         ("training", "num_sgd_iter"): ("training", "num_epochs"),
         ("training", "sgd_minibatch_size"): ("training", "minibatch_size"),
+        ("training", "top_quantiles_to_drop_per_net"): ("training", "top_quantiles_to_drop_per_critic"),
         ("training", "train_batch_size_per_learner"): ("training", "train_batch_size"),
     }
 )
 """`{(method, setting): (method, setting) here}`. A setting of the same name goes to the method that has it here."""
+
+READ: Mapping[str, str] = MappingProxyType(
+    {
+        "enable_env_runner_and_connector_v2": "True",
+        "enable_rl_module_and_learner": "True",
+        "evaluation_duration": ".evaluation_num_episodes",
+        "evaluation_duration_unit": '"episodes"',
+        "evaluation_num_env_runners": "0",
+    }
+)
+"""`{setting that a program may read: its value here, or the attribute that has it}`."""
 
 PER_LEARNER = frozenset({"minibatch_size", "sgd_minibatch_size", "train_batch_size_per_learner"})
 """Settings that count the rows of one learner in RLlib, and of all learners here."""
