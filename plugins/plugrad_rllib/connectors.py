@@ -14,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 
+from plugrad.columns import Columns
 from plugrad.errors import ConfigError
 from plugrad.sampling.multi_agent.env_faces import as_agent_env
 from plugrad.sampling.watched_episodes import WatchedEpisode
@@ -116,6 +117,29 @@ class ConnectorV2:
             for agent, part in episode.agent_episodes.items():
                 if agent in last or not agents_that_stepped_only:
                     yield part
+
+    @staticmethod
+    def add_batch_item(
+        batch: Any, column: str, item_to_add: Any, single_agent_episode: Any, **others: Any
+    ) -> None:
+        """Give the module another observation than the environment's, in a piece around an environment.
+
+        Args:
+            batch: of `__call__`.
+            column: "obs".
+            item_to_add: the observation.
+            single_agent_episode: one that `__call__` was given.
+            **others: of RLlib's method; they have no effect.
+
+        Raises:
+            ConfigError: another column, or a piece of a learner connector.
+        """
+        if column != Columns.OBS or hasattr(single_agent_episode, "add_items"):
+            raise ConfigError(
+                f"add_batch_item({column!r}): a piece around an environment gives 'obs' alone; a piece of a learner "
+                "connector adds columns by add_n_batch_items"
+            )
+        single_agent_episode.set_observations(new_data=item_to_add, at_indices=-1)
 
     @staticmethod
     def add_n_batch_items(

@@ -91,3 +91,32 @@ def trainable(config: AlgorithmConfig) -> type[AlgorithmTrainable]:
     """
     name = type(config).__name__.removesuffix("Config")
     return type(name, (AlgorithmTrainable,), {"base": config, "__module__": __name__})
+
+
+def check_learning_achieved(
+    tune_results: tune.ResultGrid,
+    min_value: float,
+    evaluation: bool = False,
+    metric: str = "env_runners/episode_return_mean",
+) -> None:
+    """Check that some trial has reached a value, at the end of RLlib's examples.
+
+    Args:
+        tune_results: of `Tuner.fit()`.
+        min_value: the least value that is enough.
+        evaluation: whether the mean return of evaluation counts, in place of `metric`.
+        metric: a key of the results.
+
+    Raises:
+        ValueError: no trial has reached it.
+    """
+    key = "evaluation/episode_return_mean" if evaluation else metric
+    reached = [
+        value
+        for each in tune_results
+        if each.metrics_dataframe is not None and key in each.metrics_dataframe
+        for value in each.metrics_dataframe[key].dropna()
+    ]
+    if not reached or max(reached) < min_value:
+        found = f"the best of {len(reached)} values is {max(reached):g}" if reached else "there is none"
+        raise ValueError(f"no trial has reached {key}={min_value:g}: {found}")

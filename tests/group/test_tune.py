@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import needs
 import pytest
@@ -64,3 +65,20 @@ def test_the_code_of_the_page_runs(cluster: None, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("RAY_AIR_NEW_OUTPUT", "0")
     monkeypatch.chdir(tmp_path)
     assert_page_runs("ray-tune.md")
+
+
+def test_whether_a_trial_has_reached_a_value_is_checked() -> None:
+    from pandas import DataFrame
+    from ray.tune import Result
+
+    from plugrad_rllib.tune import check_learning_achieved
+
+    frame = DataFrame({"env_runners/episode_return_mean": [1.0, 5.0, float("nan")]})
+    grid: Any = [Result(metrics={}, checkpoint=None, error=None, path="", metrics_dataframe=frame)]
+    check_learning_achieved(grid, 5.0)
+    with pytest.raises(
+        ValueError, match="reached env_runners/episode_return_mean=6: the best of 2 values is 5"
+    ):
+        check_learning_achieved(grid, 6.0)
+    with pytest.raises(ValueError, match="reached evaluation/episode_return_mean=1: there is none"):
+        check_learning_achieved(grid, 1.0, evaluation=True)

@@ -168,3 +168,24 @@ def test_an_array_is_logged_as_a_list_where_no_reduction_is_given() -> None:
         logger.log_value("length", number, reduce=None)
     assert [each[0, 0] for each in logger.peek("map")] == [1, 2]
     assert logger.peek("length") == 1.5
+
+
+def test_a_piece_gives_the_module_another_observation_by_add_batch_item() -> None:
+    class Tenth(ConnectorV2):
+        def __call__(self, *, episodes, batch, **others):
+            for episode in self.single_agent_episode_iterator(episodes):
+                self.add_batch_item(
+                    batch,
+                    column="obs",
+                    item_to_add=episode.get_observations(-1) / 10,
+                    single_agent_episode=episode,
+                )
+            return batch
+
+    plain, seen = gym.make("CartPole-v1"), Tenth(gym.make("CartPole-v1"))
+    np.testing.assert_allclose(seen.reset(seed=1)[0], plain.reset(seed=1)[0] / 10)
+    np.testing.assert_allclose(seen.step(0)[0], plain.step(0)[0] / 10)
+    with pytest.raises(
+        ConfigError, match=r"add_batch_item\('actions'\): a piece around an environment gives 'obs' alone"
+    ):
+        Tenth.add_batch_item({}, "actions", 0, None)

@@ -379,7 +379,7 @@ def test_classes_of_algorithms_become_their_configs(theirs: str, ours: str) -> N
 def test_a_class_of_an_algorithm_that_is_still_used_stays_and_is_named() -> None:
     text, notes = rewritten("from ray.rllib.algorithms.ppo import PPO\n\nclass Mine(PPO):\n    pass\n")
     assert "from ray.rllib.algorithms.ppo import PPO\n" in text
-    assert notes == ["3: PPO of RLlib is used here, and was left: plugrad has no such name"]
+    assert "3: PPO of RLlib is used here, and was left: plugrad has no such name" in notes
 
 
 def test_settings_of_networks_are_dicts_wherever_they_are_named() -> None:
@@ -679,3 +679,68 @@ def test_the_examples_helper_has_the_environment_of_its_option_where_the_program
     assert notes == []
     assert text.count("--seed") == 1  # the program's own
     assert f"algorithm = config{'' if environment else '.environment(args.env)'}.build_algo()\n" in text
+
+
+SPEC = "from ray.rllib.core.rl_module.rl_module import RLModuleSpec\n"
+DEFAULT_MODULE = "from ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule\n"
+
+
+def test_a_spec_of_rllibs_default_module_names_no_class() -> None:
+    program = (
+        f"{SPEC}{DEFAULT_MODULE}from ray.rllib.algorithms.ppo.ppo_catalog import PPOCatalog\n"
+        "module_class = PPOTorchRLModule\n"
+        "spec = RLModuleSpec(\n"
+        "    module_class=PPOTorchRLModule, catalog_class=PPOCatalog, model_config=dict(fcnet_hiddens=[8])\n)\n"
+        "other = RLModuleSpec(module_class=Own, catalog_class=OwnCatalog, load_state_path=path)\n"
+    )
+    text, notes = rewritten(program)
+    assert text == (
+        "from plugrad import RLModuleSpec\n"
+        "module_class = None\n"
+        "spec = RLModuleSpec(\n    model_config=dict(fcnet_hiddens=[8])\n)\n"
+        "other = RLModuleSpec(module_class=Own)\n"
+    )
+    assert [note.partition(" was deleted")[0] for note in notes] == [
+        "8: catalog_class=OwnCatalog",
+        "8: load_state_path=...",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            f"{DEFAULT_MODULE}class Mine(PPOTorchRLModule): ...",
+            "1: PPOTorchRLModule: RLModuleSpec() without module_class",
+        ),
+        (
+            "from ray.rllib.algorithms.algorithm import Algorithm\n"
+            "class Mine(Algorithm):\n    def training_step(self): ...",
+            "2: class Mine: config.build_algo() makes the Algorithm itself; what an iteration does is the method",
+        ),
+        (
+            "from ray.rllib.algorithms.appo import APPO\nclass Mine(APPO): ...",
+            "2: class Mine: config.build_algo() makes the Algorithm itself",
+        ),
+        (
+            "from ray.rllib.algorithms.algorithm_config import AlgorithmConfig\n"
+            "class MyConfig(AlgorithmConfig):\n    def __init__(self, algo_class=None): ...\n"
+            "    def training(self, **given): ...",
+            "2: class MyConfig: a config is a frozen dataclass: write @dataclass(frozen=True, kw_only=True) and a "
+            "field for each setting in place of __init__ and training",
+        ),
+        (f"{PPO}env_runner.module.half()", "2: .half(): config.framework("),
+        (f"{PPO}modules.foreach_module(f)", "2: .foreach_module(f): a MultiRLModule is a mapping"),
+        (
+            f"{PPO}state = algo.get_policy().model.get_initial_state()",
+            "2: .model: a policy acts, policy.predict(...)",
+        ),
+        (
+            "import ray\nds = ray.data.read_parquet('here')",
+            "2: ray.data.read_parquet: recorded episodes are plugrad's",
+        ),
+    ],
+)
+def test_what_a_program_makes_of_rllibs_parts_is_named_at_its_line(line: str, said: str) -> None:
+    _, notes = rewritten(f"{line}\n")
+    assert [note for note in notes if note.startswith(said)], notes

@@ -16,7 +16,7 @@ def migrated(program: str) -> tuple[str, list[str]]:
     return text, [f"{note.line}: {note.text}" for note in notes]
 
 
-@pytest.mark.parametrize("algorithm", ['"PPO"', "config.algo_class"])
+@pytest.mark.parametrize("algorithm", ['"PPO"', "config.algo_class", "args.run"])
 def test_a_tuner_of_a_config_gets_its_trainable_and_what_is_searched(algorithm: str) -> None:
     program = (
         f"{HEAD}"
@@ -104,3 +104,12 @@ def test_what_a_helped_example_searches_is_searched_by_its_tuner() -> None:
     assert notes == [
         "5: run_rllib_example_script_experiment(progress_reporter=reporter): give it to the Tuner"
     ]
+
+
+def test_a_tuner_is_restored_with_the_trainable_of_its_config() -> None:
+    text, notes = migrated(
+        f"{HEAD}config = PPOConfig()\n"
+        "tuner = tune.Tuner.restore(path=path, trainable=config.algo_class, param_space=config)\n"
+    )
+    assert notes == []
+    assert text.endswith("tuner = tune.Tuner.restore(path=path, trainable=trainable(config))\n")

@@ -8,7 +8,17 @@ import libcst as cst
 
 from plugrad_rllib.migrate import environments
 from plugrad_rllib.migrate.code import code, expression_statement, is_unused, name_of
-from plugrad_rllib.migrate.names import CONSTANTS, HERE, INSTEAD, NOT_NEEDED, OF_TARGET_NETWORKS, REWRITTEN
+from plugrad_rllib.migrate.names import (
+    CATALOGS,
+    CONSTANTS,
+    DEFAULT_MODULES,
+    HERE,
+    INSTEAD,
+    NOT_NEEDED,
+    OF_TARGET_NETWORKS,
+    REWRITTEN,
+)
+from plugrad_rllib.migrate.notes import PAGE
 from plugrad_rllib.migrate.program import OF_RLLIB, Program
 
 RAY_CALLS = ("ray.init", "ray.shutdown")
@@ -52,6 +62,8 @@ def _is_replaced(program: Program, module: str, alias: cst.ImportAlias, line: in
     local = code(alias.asname.name) if alias.asname is not None else name
     if name in HERE:
         program.needed.add((*HERE[name], local))
+    elif name in CATALOGS | DEFAULT_MODULES and local not in program.bases:
+        pass  # it goes with the arguments of RLModuleSpec
     elif name in INSTEAD:
         text, page = INSTEAD[name]
         program.notes.add(line, f"{name}: {text}", page)
@@ -86,8 +98,9 @@ def restore(program: Program, text: str) -> bool:
         module, name, line = program.removed[local]
         program.needed.add((module, name, local))
         lines = program.uses.get(local, [])
+        text, page = INSTEAD.get(name, ("plugrad has no such name", PAGE))
         for each in lines if len(lines) == number else [line]:  # the others were rewritten
-            program.notes.add(each, f"{name} of RLlib is used here, and was left: plugrad has no such name")
+            program.notes.add(each, f"{name} of RLlib is used here, and was left: {text}", page)
     return bool(used)
 
 

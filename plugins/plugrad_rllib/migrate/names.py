@@ -91,6 +91,7 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
             ),
             ("typing", "Any"),
         ),
+        "check_learning_achieved": ("plugrad_rllib.tune", "check_learning_achieved"),
         "make_multi_agent": ("plugrad.sampling.multi_agent.copies", "make_multi_agent"),
         "NetworkType": ("typing", "Any"),
         "PPOConfig": ("plugrad_ppo", "PPOConfig"),
@@ -225,6 +226,21 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
 _OLD_STACK = "of RLlib's old API stack: write an RLModule, and a Learner for a loss of your own"
 _NETWORKS = "write the network in setup() of an RLModule, with layers of your framework"
 
+CATALOGS = frozenset({"BCCatalog", "Catalog", "PPOCatalog", "SACCatalog"})
+"""Classes that make RLlib's default modules of settings."""
+
+DEFAULT_MODULES = frozenset(
+    {
+        "DefaultBCTorchRLModule",
+        "DefaultDQNTorchRLModule",
+        "DefaultPPOTorchRLModule",
+        "DefaultSACTorchRLModule",
+        "PPOTfRLModule",
+        "PPOTorchRLModule",
+    }
+)
+"""Classes of RLlib's default modules: built-in networks have none."""
+
 INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(
@@ -245,17 +261,16 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
             "docs/multi-agent.md",
         ),
         **dict.fromkeys(
-            ("BCCatalog", "Catalog", "PPOCatalog", "SACCatalog"),
+            sorted(CATALOGS),
             ("rl_module(model_config={...}), or a module of your own", "docs/your-model.md"),
         ),
         **dict.fromkeys(
+            sorted(DEFAULT_MODULES),
             (
-                "DefaultBCTorchRLModule",
-                "DefaultPPOTorchRLModule",
-                "PPOTfRLModule",
-                "PPOTorchRLModule",
+                "RLModuleSpec() without module_class builds it; a class of your own derives from TorchRLModule, and "
+                "makes its layers in setup()",
+                "docs/your-model.md",
             ),
-            ("RLModuleSpec() without module_class", "docs/your-model.md"),
         ),
         **dict.fromkeys(
             (
@@ -345,7 +360,6 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
             "compute the loss in compute_loss_for_module of a Learner",
             "docs/write-an-algorithm.md",
         ),
-        "check_learning_achieved": ('compare results["env_runners/episode_return_mean"]', "docs/tune.md"),
         "update_global_seed_if_necessary": ("config.debugging(seed=...)", "docs/determinism.md"),
     }
 )

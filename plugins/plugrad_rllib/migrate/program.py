@@ -77,6 +77,7 @@ class Program:
         own_settings: `{setting of a learner_config_dict: default}`, as Python.
         returned: `{function of the file: what it returns}`, of those that do nothing else.
         only_connectors: functions of the file that are named nowhere but as connectors of environments or learners.
+        bases: what the file's classes derive from.
         methods: names of methods of the file's classes.
         attributes: names of attributes of variables that the file reads.
         uses: `{name: the lines that read it}`.
@@ -109,6 +110,7 @@ class Program:
     own_settings: dict[str, str] = field(default_factory=dict)
     returned: dict[str, ast.expr] = field(default_factory=dict)
     only_connectors: set[str] = field(default_factory=set)
+    bases: set[str] = field(default_factory=set)
     methods: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
     uses: dict[str, list[int]] = field(default_factory=dict)
@@ -195,6 +197,7 @@ def _look_at_names(program: Program, nodes: Sequence[ast.AST]) -> None:
                 program.ray_calls.setdefault(node.value.id, node.attr)
         elif isinstance(node, ast.ClassDef):
             program.config_parameters[node.name] = _first_parameter(node)
+            program.bases |= {each.id for each in node.bases if isinstance(each, ast.Name)}
             program.methods |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             program.uses.setdefault(node.id, []).append(node.lineno)
@@ -257,9 +260,13 @@ def _grids(nodes: Sequence[ast.AST]) -> set[str]:
     """Variables that are read as a ResultGrid of Ray Tune: `x.get_best_result(...)`, `x.get_dataframe()` and `x[0]`."""
     found = set()
     for node in nodes:
-        is_asked = isinstance(node, ast.Attribute) and node.attr in ("get_best_result", "get_dataframe")
-        is_trial = isinstance(node, ast.Subscript) and _int(node.slice) is not None
-        if (is_asked or is_trial) and isinstance(node.value, ast.Name):
+        if isinstance(node, ast.Attribute):
+            is_asked = node.attr in ("get_best_result", "get_dataframe")
+        elif isinstance(node, ast.Subscript):
+            is_asked = _int(node.slice) is not None
+        else:
+            continue
+        if is_asked and isinstance(node.value, ast.Name):
             found.add(node.value.id)
     return found
 
@@ -339,7 +346,7 @@ def _look_at_call(program: Program, node: ast.Call) -> None:
         program.sets_env |= bool(node.args) or any(each.arg in (None, "env") for each in node.keywords)
     if isinstance(node.func, ast.Attribute) and node.func.attr == "log_value" and node.args:
         program.logged |= {str(each.value) for each in node.args[:1] if isinstance(each, ast.Constant)}
-    if ast.unparse(node.func).rpartition(".")[2] == "Tuner":
+    if ast.unparse(node.func).endswith(("Tuner", "Tuner.restore")):
         program.is_tuned |= any(
             each.arg == "param_space" and _is_config(program, each.value) for each in node.keywords
         )

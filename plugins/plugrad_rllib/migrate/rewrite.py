@@ -15,8 +15,10 @@ from plugrad_rllib.migrate import (
     example_helper,
     imports,
     modules,
+    own_classes,
     policies,
     results,
+    specs,
     tuning,
 )
 from plugrad_rllib.migrate.code import in_parentheses, name_of, without_parentheses
@@ -128,7 +130,9 @@ class _Rewriter(cst.CSTTransformer):
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         """Take out RLlib's mixins; see libcst."""
         methods = [each for each in original_node.body.body if isinstance(each, cst.FunctionDef)]
-        callbacks.note(self.program, original_node, {each.name.value: self.line(each) for each in methods})
+        line_of = {each.name.value: self.line(each) for each in methods}
+        callbacks.note(self.program, original_node, line_of)
+        own_classes.note(self.program, original_node, line_of, self.line(original_node))
         return imports.without_bases(self.program, updated_node, self.line(original_node))
 
     def leave_FunctionDef(
@@ -141,7 +145,8 @@ class _Rewriter(cst.CSTTransformer):
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> "BaseExpression":
         """Replace names of metrics; see libcst."""
         found = results.constant(self.program, without_parentheses(updated_node))
-        return in_parentheses(found, updated_node)
+        whole = specs.without_class(self.program, found) if isinstance(found, cst.Name) else found
+        return in_parentheses(whole, updated_node)
 
     def leave_FormattedStringExpression(
         self, original_node: cst.FormattedStringExpression, updated_node: cst.FormattedStringExpression
@@ -163,6 +168,7 @@ class _Rewriter(cst.CSTTransformer):
     def visit_Attribute(self, node: cst.Attribute) -> None:
         """Note parts of RLlib's default modules, and of its algorithms; see libcst."""
         algorithms.note(self.program, node, self.line(node))
+        own_classes.note_member(self.program, node, self.line(node))
         if node.attr.value in OF_ENV_CONTEXTS and name_of(node.value) not in _OWN:
             text = (
                 f".{node.attr.value}: env_config is a dict, which numbers no environments: let each simulator take "
@@ -201,6 +207,7 @@ class _Rewriter(cst.CSTTransformer):
         if isinstance(found, cst.Call):
             found = tuning.tuner(self.program, original_node, found, line)
             found = policies.by_name(self.program, found, line)
+            found = specs.rewrite(self.program, found, line) if isinstance(found, cst.Call) else found
         if isinstance(found, cst.Call):
             found = configs.own_setting_or(self.program, found)
         found = results.read(self.program, algorithms.rewrite(self.program, found, line), line)

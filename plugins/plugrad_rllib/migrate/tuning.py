@@ -67,10 +67,10 @@ def tuner(program: Program, before: cst.Call, call: cst.Call, line: int) -> cst.
     Returns:
         What takes its place.
     """
-    if code(call.func).rpartition(".")[2] != "Tuner":
+    if not code(call.func).endswith(("Tuner", "Tuner.restore")):
         return call
     theirs, space = argument(before, "param_space"), argument(call, "param_space")
-    given = argument(call, "trainable", 0)
+    given = argument(call, "trainable", 1 if code(call.func).endswith(".restore") else 0)
     if theirs is None or space is None:
         return call
     if not program.is_config(ast.parse(code(theirs.value).strip(), mode="eval").body):
@@ -94,13 +94,15 @@ def tuner(program: Program, before: cst.Call, call: cst.Call, line: int) -> cst.
             args.append(each)
         elif pairs:
             args.append(each.with_changes(value=cst.parse_expression(f"{{{pairs}}}")))
+    if args and code(args[-1]) != code(call.args[-1]):  # the last one ends as the last one did
+        args[-1] = args[-1].with_changes(comma=call.args[-1].comma)
     return call.with_changes(args=args)
 
 
 def _is_algorithm(program: Program, node: cst.BaseExpression) -> bool:
-    """Whether an expression is RLlib's algorithm: "PPO", PPO, config.algo_class, or get_trainable_cls("PPO")."""
+    """Whether an expression is RLlib's algorithm: "PPO", PPO, args.run, config.algo_class, get_trainable_cls("PPO")."""
     if isinstance(node, cst.Attribute):
-        return node.attr.value == "algo_class"
+        return True  # a function of the program has a name
     if isinstance(node, cst.Call):
         return name_of(node.func) == "get_algorithm"  # it was rewritten
     name = string(node) or program.imported.get(name_of(node) or "", "")
