@@ -33,8 +33,9 @@ def config(backend: str, **settings: Any) -> Any:
     return ppo_config(backend, **training).framework(backend, compile=quick_mode(backend)).debugging(seed=3)
 
 
-def launched(backend: str) -> Any:
-    return config(backend).learners(launcher="env", timeout_s=5, build_timeout_s=20)
+def launched(backend: str, timeout_s: float = 60) -> Any:
+    """Without faults a process may wait for another one that compiles on a busy machine."""
+    return config(backend).learners(launcher="env", timeout_s=timeout_s, build_timeout_s=20)
 
 
 def rows_of(update: int, rank: int) -> dict[str, Any]:
@@ -194,7 +195,9 @@ def faults(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     """Verbs, other networks, refused rows, an error before rows are exchanged, one changed alone, one that ends."""
     found: dict[str, Any] = verbs(group, rank)
     try:
-        launched("torch").rl_module(model_config={"fcnet_hiddens": [4 + (rank == 1)]}).build_learner()
+        launched("torch", timeout_s=5).rl_module(
+            model_config={"fcnet_hiddens": [4 + (rank == 1)]}
+        ).build_learner()
     except PlugradError as error:
         found["networks"] = str(error)
     group.update(rows_of(0, rank))
@@ -242,7 +245,7 @@ def trained(group: LearnerGroup) -> Any:
 
 def group_for(backend: str, what: str) -> LearnerGroup:
     """The learners of all processes."""
-    built = launched(backend)
+    built = launched(backend, timeout_s=5 if what == "faults" else 60)
     if what == "sequences":
         built = built.rl_module(model_config={"fcnet_hiddens": [4], "use_gru": True, "gru_cell_size": 4})
     return built.build_learner_group()
