@@ -54,16 +54,23 @@ class Trials:
         backend: what the tests of backends run on; those of a changed backend run on that one.
         limit_s: for all tests of one mutant.
         hanging_s: for one test.
+        only_traced: run no tests but those that the table names.
 
     Raises:
         RuntimeError: tests in a copy would import plugrad from elsewhere.
     """
 
     def __init__(
-        self, root: Path, scratch: Path, backend: str, limit_s: float, hanging_s: float = HANGING_S
+        self,
+        root: Path,
+        scratch: Path,
+        backend: str,
+        limit_s: float,
+        hanging_s: float = HANGING_S,
+        only_traced: bool = False,
     ) -> None:
         self._root, self._scratch, self._backend, self._limit_s = root, scratch, backend, limit_s
-        self._hanging_s = hanging_s
+        self._hanging_s, self._only_traced = hanging_s, only_traced
         self._table = (
             Table.read(root / "tests" / TABLE.name) if (root / "tests" / TABLE.name).exists() else None
         )
@@ -105,11 +112,9 @@ class Trials:
 
     def _parts(self, site: Site) -> list[tuple[list[str], list[str]]]:
         """Runs of pytest in turn: its options and test files; those that the table lacks come last."""
-        path, parts = site.path, list[tuple[list[str], list[str]]]()
+        parts = list[tuple[list[str], list[str]]]()
         if self._table is not None:
-            if path not in self._table.passing:  # the backends have files of the same names
-                path = re.sub(r"^backends/plugrad_\w+/", "backends/plugrad_torch/", path)
-            function = functions_of((self._root / site.path).read_text(encoding="utf-8")).get(site.line)
+            path, function = place_in(self._table, self._root, site)
             asked = f"{path}::{function}" if function else path
             tests = self._table.tests_of(path, [function] if function else None)
             files = sorted({each.partition("::")[0] for each in tests})
@@ -119,6 +124,8 @@ class Trials:
                 near = sorted({each.partition("::")[0] for each in first} & {*files})
                 options = [f"--tests-of={asked}"]
                 parts = [([*options, f"--within={FIRST_S}"], near), (options, files)]
+        if self._only_traced:
+            return parts
         tiers = [
             [each for each in tier if not (parts and self._is_traced(each))]
             for tier in affected_tests(self._root, site.path)
@@ -223,6 +230,19 @@ class Trials:
                 process.wait()
             said.seek(0)
             return status, said.read()
+
+
+def place_in(table: Table, root: Path, site: Site) -> tuple[str, str | None]:
+    """The file and the function of a mistake as the table has them; no function for what runs at import."""
+    path = site.path
+    if path not in table.passing:  # the backends have files of the same names
+        path = re.sub(r"^backends/plugrad_\w+/", "backends/plugrad_torch/", path)
+    return path, _functions(root / site.path).get(site.line)
+
+
+@cache
+def _functions(path: Path) -> dict[int, str]:
+    return functions_of(path.read_text(encoding="utf-8"))
 
 
 def first_failure(said: str) -> str | None:

@@ -12,6 +12,9 @@ are those of a smaller one.
 framework, the others on one backend. A test kills a mutant if it fails, or hangs, with the mistake and passes without.
 Exit status 1 if any mutant lives; one whose tests were not done within `--limit` decides nothing. What is in
 `--results` is not tried again, so a run that was stopped goes on; what was not done is tried with a longer `--limit`.
+
+With `--within SECONDS` a draw passes over those that the table has no tests of, or tests that take longer together, and
+no others run: each is decided soon. One that survives these may die by others, such as tests of groups.
 """
 
 import argparse
@@ -21,15 +24,16 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from zlib import crc32
 
-from mutant_runs import KILLED, UNFINISHED, Outcome, Trials
+from mutant_runs import KILLED, UNFINISHED, Outcome, Trials, place_in
 from mutant_sites import OPERATORS, Site, sites_in
+from tests_of import Table
 
 REPOSITORY = Path(__file__).parents[1]
 CORE = "plugrad"
@@ -78,13 +82,33 @@ def packages(root: Path, names: Sequence[str] = ()) -> list[Package]:
     return found
 
 
-def draw(among: Sequence[Package], seed: int, number: int) -> list[Site]:
+def decided_within(seconds: float, table: Table, root: Path) -> Callable[[Site], bool]:
+    """Whether the table has tests of a mistake, and all of them take no longer together.
+
+    Args:
+        seconds: for the tests of one mistake.
+        table: which tests pass through a function, and how long they take.
+        root: the checkout.
+    """
+
+    def is_decided_soon(site: Site) -> bool:
+        path, function = place_in(table, root, site)
+        tests = table.tests_of(path, [function] if function else None)
+        return bool(tests) and table.within(tests, seconds) == tests
+
+    return is_decided_soon
+
+
+def draw(
+    among: Sequence[Package], seed: int, number: int, allowed: Callable[[Site], bool] = lambda _: True
+) -> list[Site]:
     """Different sites: a package in proportion to its lines, then a mistake, then a site.
 
     Args:
         among: the packages.
         seed: equal ones draw equal sites.
         number: how many.
+        allowed: others are passed over.
 
     Raises:
         ValueError: there are not as many.
@@ -98,7 +122,9 @@ def draw(among: Sequence[Package], seed: int, number: int) -> list[Site]:
         (chosen,) = rng.choices(open_, [among[n].lines for n in open_])
         operator = rng.choice(list(rest[chosen]))
         sites = rest[chosen][operator]
-        drawn.append(sites.pop(rng.randrange(len(sites))))
+        site = sites.pop(rng.randrange(len(sites)))
+        if allowed(site):
+            drawn.append(site)
         if not sites:
             del rest[chosen][operator]
     return drawn
@@ -142,7 +168,8 @@ def run(sites: Sequence[Site], seed: int, asked: argparse.Namespace) -> int:
     """Try each mutant; how many live."""
     known, outcomes = known_outcomes(asked.results), list[Outcome]()
     with TemporaryDirectory(prefix="mutants-", dir=asked.scratch) as scratch:
-        trials = Trials(REPOSITORY, Path(scratch), asked.backend, asked.limit)
+        only_traced = asked.within is not None
+        trials = Trials(REPOSITORY, Path(scratch), asked.backend, asked.limit, only_traced=only_traced)
         for n, site in enumerate(sites, 1):
             name = identity(REPOSITORY, site)
             outcome = known.get(name)
@@ -201,12 +228,19 @@ def main() -> int:
     parser.add_argument(
         "--limit", type=float, default=900.0, help="seconds for all tests of one mutant (default 900)"
     )
+    parser.add_argument(
+        "--within",
+        type=float,
+        metavar="SECONDS",
+        help="draw of mutants whose tests in the table take no longer together, and run no others",
+    )
     parser.add_argument("--results", type=Path, help="a JSON lines file: what it has is not tried again")
     parser.add_argument("--scratch", type=Path, help="a folder for the copies of the checkout")
     asked = parser.parse_args()
     try:
         among = packages(REPOSITORY, asked.packages)
-        sites = [] if asked.list else draw(among, asked.seed, asked.number)
+        within = () if asked.within is None else (decided_within(asked.within, Table.read(), REPOSITORY),)
+        sites = [] if asked.list else draw(among, asked.seed, asked.number, *within)
     except ValueError as error:
         parser.error(str(error))
     if asked.list:

@@ -12,7 +12,7 @@ from dying_mutants import Dying, died, read
 from dying_mutants import draw as draw_dying
 from mutant_runs import KILLED, SURVIVED, UNFINISHED, Trials, affected_tests, first_failure
 from mutant_sites import OPERATORS, sites_in
-from mutants import draw, identity, packages
+from mutants import decided_within, draw, identity, packages
 from tests_of import Table
 from waiting import HANG_S, wait_until
 
@@ -248,6 +248,34 @@ def test_a_table_says_which_tests_run_and_those_that_it_lacks_run_too(checkout, 
     (checkout / "tests/conftest.py").write_text("pytest_plugins = ['tests_of']")
     shutil.copy(ROOT / "tests/tests_of.py", checkout / "tests")
     assert trials(60.0).try_site(site).kind == kind
+
+
+def test_what_is_decided_soon_is_drawn_and_tried_by_the_table_alone(checkout):
+    seconds = {"tests/core/test_loop.py::test_countdown": 1.0, "tests/core/test_sign.py::test_negative": 9.0}
+    passing = {"core/plugrad/sign.py": {"negative": 2}, "core/plugrad/loop.py": {"countdown": 1}}
+    table = Table("a commit", seconds, passing)
+    among = packages(checkout)
+    sites = {each for mistakes in among[0].sites.values() for each in mistakes}
+    for limit, files in (
+        (0.5, set()),
+        (5.0, {"core/plugrad/loop.py"}),
+        (10.0, {"core/plugrad/loop.py", "core/plugrad/sign.py"}),
+    ):
+        allowed = decided_within(limit, table, checkout)
+        soon = {*filter(allowed, sites)}
+        assert {each.path for each in soon} == files
+        assert {*draw(among, 1, len(soon), allowed)} == soon
+    (site,) = (each for each in sites if each.operator == "sign" and each.path == "core/plugrad/sign.py")
+    (checkout / "tests/conftest.py").write_text("pytest_plugins = ['tests_of']")
+    shutil.copy(ROOT / "tests/tests_of.py", checkout / "tests")
+    for tests, kind in ((2, KILLED), (1, SURVIVED)):
+        Table("a commit", seconds, {"core/plugrad/sign.py": {"negative": tests}}).write(
+            checkout / "tests/tests_of.json.xz"
+        )
+        assert (
+            Trials(checkout, checkout.parent / "scratch", "torch", 60.0, only_traced=True).try_site(site).kind
+            == kind
+        )
 
 
 @pytest.mark.parametrize(
