@@ -23,10 +23,13 @@ class Walks(VectorEnv[Any, Any, Any]):
         num_envs: how many walks.
         actions: of `ACTIONS`; a reward has their sum.
         mode: of resetting.
+        far: is added to the last two numbers of observations.
     """
 
-    def __init__(self, num_envs: int, actions: str = "discrete", mode: str = "SAME_STEP") -> None:
-        self.num_envs = num_envs
+    def __init__(
+        self, num_envs: int, actions: str = "discrete", mode: str = "SAME_STEP", far: float = 0.0
+    ) -> None:
+        self.num_envs, self.far = num_envs, np.array([0.0, far, far], np.float32)
         self.metadata = {"autoreset_mode": AutoresetMode[mode]}
         self.same_step = mode == "SAME_STEP"
         self.single_observation_space = gym.spaces.Box(0, np.inf, (3,), np.float32)
@@ -39,7 +42,7 @@ class Walks(VectorEnv[Any, Any, Any]):
         first = self.np_random.integers(100)
         self.at = np.array([[n, first, 0] for n in range(self.num_envs)], np.float32)
         self.ended = np.zeros(self.num_envs, bool)
-        return self.at.copy(), {}
+        return self.at + self.far, {}
 
     def step(self, actions: Any) -> tuple[Any, ...]:
         sums = np.asarray(actions, np.float64).reshape(self.num_envs, -1).sum(-1)
@@ -51,11 +54,13 @@ class Walks(VectorEnv[Any, Any, Any]):
         self.ended = moves & (step == 2 + (3 * walk + episode) % 4)
         truncated = self.ended & ((walk + episode) % 2 == 1)
         rewards = np.where(moves, sums + step, 0.0)
-        final = self.at.copy()
+        final = np.where(
+            self.ended[:, None], self.at + self.far, np.float32(-9.0)
+        )  # rows of others are not read
         if self.same_step:
             self._begin(self.ended)
         infos = {"final_obs": final, "_final_obs": self.ended.copy()} if self.same_step else {}
-        return self.at.copy(), rewards, self.ended & ~truncated, truncated, infos
+        return self.at + self.far, rewards, self.ended & ~truncated, truncated, infos
 
     def _begin(self, where: Any) -> None:
         self.at[where, 1] += 1

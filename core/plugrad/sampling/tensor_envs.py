@@ -152,9 +152,13 @@ class TensorEnvs:
         """The tensors of `Stepped`; copies: an environment may write its next answers into the same ones."""
         ops, dtypes = self._tensors.ops, ("float32", "bool", "bool")
         cast = (ops.cast(each, dtype) for each, dtype in zip(others, dtypes, strict=True))
-        seen = (observations, led_to) if self.resets_in_same_step else (observations,)
-        *copies, rewards, terminated, truncated = (ops.concat([each]) for each in (*seen, *cast))
-        return (copies[0], copies[-1], rewards, terminated, truncated)
+        seen, *columns = (ops.concat([each]) for each in (observations, *cast))
+        final = seen
+        if self.resets_in_same_step:  # else the step led to what a policy sees next
+            ended = ops.logical_or(columns[1], columns[2])
+            of_rows = ops.reshape(ended, (self.num_envs, *[1] * (len(self._shape) - 1)))
+            final = ops.where(of_rows, led_to, seen)
+        return (seen, final, *columns)
 
     def _checked(self, name: str, given: Any, shape: tuple[int, ...]) -> Tensor:
         if isinstance(given, np.ndarray) or not hasattr(given, "__dlpack__"):
