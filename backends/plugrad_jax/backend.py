@@ -87,6 +87,7 @@ def backend_info() -> BackendInfo:
         compile_function=jax.jit,
         module_class=JaxRLModule,
         write_rows=write_rows,
+        free_memory=devices.free_memory,
     )
 
 

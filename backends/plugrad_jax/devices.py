@@ -172,3 +172,12 @@ def _placed(function: Any, name: str | None) -> Any:
             return put(function(*args, **kwargs), name)
 
     return on_device
+
+
+def free_memory(name: str) -> int | None:
+    """The bytes that JAX may still take on a device; None where it does not say, as of a CPU or of a group."""
+    device = find().get(name)
+    stats = None if device is None else device.memory_stats()
+    if not stats or "bytes_limit" not in stats:
+        return None
+    return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))

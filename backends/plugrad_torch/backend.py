@@ -22,7 +22,7 @@ from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_torch.devices import ops_on
+from plugrad_torch.devices import free_memory, ops_on
 from plugrad_torch.differentiation import compute_gradients, differentiate, hvp, jvp, reduce_gradients
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.onnx_export import export_onnx
@@ -85,6 +85,7 @@ def backend_info() -> BackendInfo:
         divide=divide,
         module_class=TorchRLModule,
         write_rows=write_rows,
+        free_memory=free_memory,
     )
 
 

@@ -1,9 +1,10 @@
-"""Ops that make new tensors on one device: a scalar that stays on the CPU would stop a CUDA program."""
+"""Devices: ops that make new tensors on one, since a scalar that stays on the CPU would stop a CUDA program; memory."""
 
 from functools import cache
 from types import ModuleType
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from plugrad.ops import RULES, Ops
@@ -29,3 +30,8 @@ def _moved(function: Any, device: str) -> Any:
         return tensor.to(device)
 
     return on_device
+
+
+def free_memory(device: str) -> int | None:
+    """The bytes that are free on a CUDA device; None for any other."""
+    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else None

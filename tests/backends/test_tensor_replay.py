@@ -1,6 +1,5 @@
 """Off-policy training in environments of tensors: the rows, weights and checkpoints of arrays, on the device."""
 
-import needs
 import numpy as np
 import pytest
 from learning import quick, weights
@@ -51,8 +50,6 @@ CASES = {
     "dqn": (DQNConfig, "start", "SAME_STEP", {"n_step": 3, "replay_buffer_config": {"capacity": 20}}),
     "resets": (DQNConfig, "discrete", "NEXT_STEP", {"n_step": 2, "epsilon": 0.5}),
     "sac": (SACConfig, "box", "SAME_STEP", {"random_steps": 15}),
-}
-OTHERS = {
     "td3": (TD3Config, "box", "NEXT_STEP", {}),
     "qr-dqn": (QRDQNConfig, "discrete", "SAME_STEP", {"num_quantiles": 3}),
     "tqc": (TQCConfig, "box", "SAME_STEP", {}),
@@ -61,17 +58,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_training_from_tensors_is_training_from_arrays(backend, name):
-    assert_trains_alike(backend, *CASES[name])
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_algorithms_replay_tensors(name):
-    """By the same door: what they add is the same on all frameworks."""
-    needs.backend("torch")
-    assert_trains_alike("torch", *OTHERS[name])
-
-
-def assert_trains_alike(backend, kind, actions, mode, settings):
+    kind, actions, mode, settings = CASES[name]
     tensors, arrays = (
         config_of(backend, kind, tensors=each, actions=actions, mode=mode, **settings).build_algo()
         for each in (True, False)
@@ -131,6 +118,17 @@ def test_a_ring_of_tensors_holds_what_one_of_arrays_holds(backend):
     with pytest.raises(RestoreMismatchError, match=r"'actions': \(1, 2\).*'actions': \(1, 1\)"):
         rings[0].add(wrong)
     assert rings[0].added == expected.added
+
+
+def test_a_buffer_that_the_device_cannot_hold_is_said_with_the_memory_of_the_device(backend):
+    """Of the host's memory on a CPU, and where a framework does not say; a number stands for that of a GPU here."""
+    algorithm = config_of(backend, replay_buffer_config={"capacity": 1000}).build_algo()
+    info = algorithm._learner.backend_info
+    assert info.free_memory is None or info.free_memory("cpu") is None
+    object.__setattr__(info, "free_memory", lambda device: 10_000 + len(device))
+    free = f"the learner's device has free {10_000 + len(algorithm._learner.device)} bytes"
+    with pytest.warns(UserWarning, match=f"{free} .* when the first rows come.*capacity"):
+        type(algorithm._training)(algorithm)
 
 
 def test_what_replay_of_tensors_cannot_do_is_said_before_anything_is_built(backend):

@@ -134,6 +134,8 @@ class BackendInfo:
             place where the framework can: `{name: [capacity, ...]}`, int64 `[N]` and `{name: [N, ...]}`, tensors. It
             returns the columns, which `Ops.take` reads; those that it was given are not used again. Where a place is
             there twice, either row may stay. None: each call makes new columns, by ops.
+        free_memory: gives for a name of `devices` how many bytes of its memory are free; None for one in the host's
+            memory, and where the framework does not say. None: the framework says it of no device.
 
     Attributes:
         conditions: those of `capabilities` that are not simply True.
@@ -156,6 +158,7 @@ class BackendInfo:
     compile_function: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
     module_class: Any = None
     write_rows: Callable[..., Mapping[str, Tensor]] | None = None
+    free_memory: Callable[[str], int | None] | None = None
     conditions: Mapping[Capability, Condition] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

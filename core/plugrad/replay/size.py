@@ -51,11 +51,12 @@ def buffer_size(
     return BufferSize(capacity, kind.full_bytes(capacity, row, parts) + tree)
 
 
-def warn_of_size(sizes: Mapping[ModuleID, BufferSize]) -> None:
+def warn_of_size(sizes: Mapping[ModuleID, BufferSize], free_there: int | None = None) -> None:
     """Log how large buffers become, and warn if they take more than `LARGEST_SHARE` of the memory together.
 
     Args:
         sizes: `{module_id: size}`.
+        free_there: bytes that are free on the device whose memory they take; None: they take the host's.
     """
     for module_id, (capacity, number) in sizes.items():
         _log.info(
@@ -64,16 +65,20 @@ def warn_of_size(sizes: Mapping[ModuleID, BufferSize]) -> None:
             _shown(number),
             capacity,
         )
-    total, memory = sum(size.bytes for size in sizes.values()), usable_memory()
+    total = sum(size.bytes for size in sizes.values())
+    memory = usable_memory() if free_there is None else free_there
     if memory is None or total <= LARGEST_SHARE * memory:
         return
     capacity = max(size.capacity for size in sizes.values())
     fits = max(1, int(capacity * _ADVISED_SHARE * memory / total))
     fits -= fits % 10 ** max(0, len(str(fits)) - 2)  # two digits are enough
     modules = f" of {len(sizes)} modules together" if len(sizes) > 1 else ""
+    where, when = "this process may use", "as they fill"
+    if free_there is not None:
+        where, when = "the learner's device has free", "when the first rows come"
     warn_at_users_line(
-        f"full replay buffers{modules} take {total} bytes ({_shown(total)}), for capacity={capacity} rows, and this "
-        f"process may use {memory} bytes ({_shown(memory)}). The memory is taken as they fill. Give a smaller "
+        f"full replay buffers{modules} take {total} bytes ({_shown(total)}), for capacity={capacity} rows, and {where} "
+        f"{memory} bytes ({_shown(memory)}). The memory is taken {when}. Give a smaller "
         f'capacity: .training(replay_buffer_config={{"capacity": {fits}}})'
     )
 
