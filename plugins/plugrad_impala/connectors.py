@@ -1,6 +1,6 @@
 """The connector piece of V-trace: sequences, and the observation after each of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from plugrad import Columns, LearnerProtocol
 from plugrad.batch import pad, piece_lengths
 from plugrad.episodes import Episode, SingleAgentEpisode, episodes_by_module
 from plugrad.learner import split_into_sequences
-from plugrad.types import Array, ModuleID
+from plugrad.types import Array, ModuleID, Tensor
 
 ModuleColumns = dict[ModuleID, dict[str, Array]]
 
@@ -46,6 +46,31 @@ class VTraceSequences:
             else columns
             for module_id, columns in batch.items()
         }
+
+    def connect_steps(
+        self, *, learner: LearnerProtocol, batch: Mapping[ModuleID, Mapping[str, Tensor]]
+    ) -> dict[ModuleID, dict[str, Tensor]]:
+        """Return steps of environments of tensors as sequences: all steps of an environment are one.
+
+        Where episodes end in them depends on values, which are on a device, so that each step has its `new_obs` in
+        place of `bootstrap_obs`.
+
+        Args:
+            learner: gives ops.
+            batch: `{module_id: {column: [T, N, ...]}}`.
+
+        Returns:
+            `{module_id: {column: [N, T, ...]}}` and `seq_lens` [N], an array.
+        """
+        ops, found = learner.ops, {}
+        for module_id, columns in batch.items():
+            steps, number = ops.shape(columns[Columns.REWARDS])
+            swapped = {
+                column: ops.permute_dims(each, (1, 0, *range(2, len(ops.shape(each)))))
+                for column, each in columns.items()
+            }
+            found[module_id] = {**swapped, Columns.SEQ_LENS: np.full(number, steps, np.int32)}
+        return found
 
     def _with_bootstrap(
         self,

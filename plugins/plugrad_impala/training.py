@@ -41,9 +41,14 @@ class APPOTraining(AsynchronousTraining):
                 yield self._buffer.sample()
 
     def get_state(self) -> dict[str, Any]:
-        """The state of `AsynchronousTraining`, and the buffer."""
+        """The state of `AsynchronousTraining`, and the buffer.
+
+        Batches of tensors become episodes, here too, so that this run goes on as one that is resumed.
+        """
         self._set_buffer()
         state, now = self._buffer.get_state(), self.algorithm.learner_group.weights_version
+        for batch in state["batches"]:
+            self.make_episodes(batch)
         state["batches"] = [
             [{"waits": self.steps.is_waiting(each), **each.get_state(now)} for each in batch.samples]
             for batch in state["batches"]

@@ -33,7 +33,9 @@ def vtrace_of_sequences(
         learner: gives ops and the module.
         module_id: whose sequences.
         config: gamma, lambda_, vtrace_clip_rho_threshold, vtrace_clip_pg_rho_threshold.
-        batch: what `VTraceSequences` made: rewards and terminateds [B, T], seq_lens [B], bootstrap_obs.
+        batch: what `VTraceSequences` made: rewards and terminateds [B, T], seq_lens [B] unless all have T steps, and
+            bootstrap_obs. Or new_obs [B, T, ...] in its place, with truncateds [B, T]: then episodes may be cut off
+            within a sequence.
         values: of the observations, by the present weights [B, T].
         rhos: importance ratios `pi(a|x) / mu(a|x)` [B, T].
 
@@ -54,13 +56,22 @@ def vtrace_of_sequences(
         )
     check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, like=values)
     terminated = ops.cast(batch[Columns.TERMINATEDS], "bool")
-    steps = ops.asarray(np.arange(1, ops.shape(values)[1] + 1, dtype=np.int32)[None])
-    is_last = steps >= ops.expand_dims(ops.cast(batch[Columns.SEQ_LENS], "int32"), -1)
-    behind = ops.expand_dims(_bootstrap_values(learner, module_id, batch), -1)
-    later = ops.concat([values[:, 1:], behind], 1)
-    next_values = ops.where(terminated, 0.0, ops.where(is_last, behind, later))
-    rewards = ops.cast(batch[Columns.REWARDS], "float32")
+    if Columns.SEQ_LENS in batch:
+        steps = ops.asarray(np.arange(1, ops.shape(values)[1] + 1, dtype=np.int32)[None])
+        is_last = steps >= ops.expand_dims(ops.cast(batch[Columns.SEQ_LENS], "int32"), -1)
+    else:
+        is_last = ops.concat([ops.zeros_like(terminated[:, 1:]), ops.ones_like(terminated[:, :1])], 1)
     ends = ops.logical_or(is_last, terminated)
+    if BOOTSTRAP_OBS in batch or Columns.NEXT_OBS not in batch or learner.module[module_id].is_stateful:
+        behind = ops.expand_dims(_bootstrap_values(learner, module_id, batch), -1)
+        later = ops.where(is_last, behind, ops.concat([values[:, 1:], behind], 1))
+    else:
+        check_one_per_row(ops, module_id, batch, Columns.TRUNCATEDS, like=values)
+        ends = ops.logical_or(ends, ops.cast(batch[Columns.TRUNCATEDS], "bool"))
+        # Where no episode ends, these are the values of the next steps.
+        later = learner.module[module_id].compute_values({Columns.OBS: batch[Columns.NEXT_OBS]})
+    next_values = ops.where(terminated, 0.0, later)
+    rewards = ops.cast(batch[Columns.REWARDS], "float32")
     columns = (rewards, values, next_values, rhos, ends)
     r, v, next_v, ratios, stops = (ops.permute_dims(ops.stop_gradient(each), (1, 0)) for each in columns)
     found = vtrace(

@@ -147,10 +147,13 @@ def test_as_much_is_copied_in_many_steps_as_in_few(algorithm):
             assert rate == expected
 
 
-def of_tensors(backend: str, num_epochs: int, steps: int) -> Any:
+def of_tensors(
+    backend: str, num_epochs: int, steps: int, mode: str = "SAME_STEP", *, normalize: bool = False
+) -> Any:
     """An Algorithm in four environments whose tensors are on the learner's device."""
     config = config_of("ppo", backend).training(train_batch_size=4 * steps, num_epochs=num_epochs)
-    return in_walks(config, backend, "box")
+    config = config.env_runners(normalize_observations=normalize)
+    return in_walks(config, backend, "box", mode)
 
 
 def replaying(backend: str, steps: int) -> Any:
@@ -165,13 +168,19 @@ def replaying(backend: str, steps: int) -> Any:
     return in_walks(config, backend, "discrete")
 
 
-def in_walks(config: Any, backend: str, actions: str) -> Any:
+def asynchronous(backend: str, steps: int, mode: str = "SAME_STEP") -> Any:
+    """The same of IMPALA, of a sequence of each environment."""
+    config = config_of("impala", backend).env_runners(rollout_fragment_length=steps)
+    return in_walks(config.training(train_batch_size=3 * steps), backend, "discrete", mode)
+
+
+def in_walks(config: Any, backend: str, actions: str, mode: str = "SAME_STEP") -> Any:
     """An Algorithm in four walks."""
     other = config.environment(
         **dict(zip(SPACES, (OBSERVATIONS, walks.ACTIONS[actions]), strict=True))
     ).build_learner()
     made = config.environment(
-        lambda num_envs: walks.WalksOfTensors(num_envs, backend, other, actions=actions),
+        lambda num_envs: walks.WalksOfTensors(num_envs, backend, other, actions=actions, mode=mode),
         **dict.fromkeys(SPACES),
     )
     return made.env_runners(vectorization_mode="tensors", num_envs_per_env_runner=4).build_algo()
@@ -180,7 +189,15 @@ def in_walks(config: Any, backend: str, actions: str) -> Any:
 SPACES = ("observation_space", "action_space")
 
 
-@pytest.mark.parametrize("make", [partial(of_tensors, num_epochs=2), replaying], ids=["stay_there", "replay"])
+MAKE = {
+    "stay_there": partial(of_tensors, num_epochs=2, normalize=True),
+    "resets": partial(of_tensors, num_epochs=2, mode="NEXT_STEP"),
+    "replay": replaying,
+    "vtrace": asynchronous,
+}
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 def test_environments_of_tensors_there_stay_there(backend, placed, make):
     with placed():
         there = make(backend, steps=6)
@@ -199,15 +216,24 @@ def test_as_much_is_copied_of_many_steps_of_environments_as_of_few():
     and answers are, which pass numpy: five tensors a step, one action."""
     if stand_ins.backends_under_test() != ["torch"]:
         return
-    copies = import_module("torch_stand_in").COPIES
-    found = []
-    for steps in (4, 8):
-        algorithm = of_tensors("torch", 2, steps)
+    for normalize in (False, True):
+        found = copied_of_samples(partial(of_tensors, "torch", 2, normalize=normalize))
+        assert found == (COPIED["ppo"][1] + 1, COPIED["ppo"][0] + 1)
+
+
+def copied_of_samples(make: Any, mode: str = "SAME_STEP") -> tuple[int, int]:
+    """The same numbers of copies, to the device and to the host, of a sample of few steps and of one of many."""
+    copies, found = import_module("torch_stand_in").COPIES, []
+    for steps in (6, 12):
+        algorithm = make(steps, mode=mode)
         algorithm.train()
         copies.clear()
         algorithm.train()
-        found.append((copies["to device"] - 5 * steps, copies["to host"] - steps))
-    assert found == [(COPIED["ppo"][1] + 1, COPIED["ppo"][0] + 1)] * 2
+        answers = 5 if mode == "SAME_STEP" else 4  # without final_obs
+        found.append((copies["to device"] - answers * steps, copies["to host"] - steps))
+    few, many = found
+    assert few == many
+    return few
 
 
 def test_as_much_is_copied_of_many_steps_that_are_replayed_as_of_few():
@@ -225,6 +251,21 @@ def test_as_much_is_copied_of_many_steps_that_are_replayed_as_of_few():
         algorithm.train()
         found.append((copies["to device"] - 5 * steps, copies["to host"] - steps))
     assert found == [(COPIED["dqn"][1] + 4, COPIED["dqn"][0] + 2)] * 2
+
+
+def test_as_much_is_copied_of_long_sequences_of_environments_as_of_short_ones():
+    """torch counts, as above: beside an update's row numbers, finiteness and results, a sample's noise and metrics."""
+    if stand_ins.backends_under_test() == ["torch"]:
+        assert copied_of_samples(partial(asynchronous, "torch")) == (1 + 1, 2 + 1)
+
+
+def test_of_environments_that_reset_in_a_step_of_their_own_the_host_reads_which_steps_these_are():
+    """Beside what it reads above; PPO's device gets the numbers of the others. Their advantages are standardised."""
+    if stand_ins.backends_under_test() != ["torch"]:
+        return
+    to_device, to_host = COPIED["ppo"][1] + 1, COPIED["ppo"][0] + 1
+    assert copied_of_samples(partial(of_tensors, "torch", 2), "NEXT_STEP") == (to_device + 1, to_host + 1)
+    assert copied_of_samples(partial(asynchronous, "torch"), "NEXT_STEP") == (1 + 1, 2 + 1 + 1)
 
 
 def on_the_host(learner: Any, values: Any) -> Any:

@@ -75,8 +75,12 @@ class ActingAlgorithm:
         if not self.config.num_env_runners:
             policies = ModulePolicies(self._acting.get_synced)
             if self.config.gives_tensors:
+                normalizers = self._make_normalizers(self.config)
                 return self._heard(
-                    policies, policies.make_tensor_env_runner(self.config, seed=self.config.seed)
+                    policies,
+                    policies.make_tensor_env_runner(
+                        self.config, seed=self.config.seed, normalizers=normalizers
+                    ),
                 )
             return self._make_heard_env_runner(policies, self.config, seed=self.config.seed)
         acting = self._acting

@@ -9,6 +9,7 @@ from plugrad.algorithm.policies import ActingAlgorithm
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.offline import EpisodeRecorder
 from plugrad.sampling.sample import Sample
+from plugrad.sampling.tensor_env_runner import TensorEnvRunner
 
 
 class RequestingAlgorithm(ActingAlgorithm, ABC):
@@ -78,4 +79,6 @@ class RequestingAlgorithm(ActingAlgorithm, ABC):
         version, runner = self._acting.version, self.env_runner
         before = 0 if runner is None else runner.total_steps
         episodes = self.sample()
-        return Sample(0, version, episodes, runner.total_steps - before if runner is not None else 0)
+        steps = runner.total_steps - before if runner is not None else 0
+        tensors = runner.take_samples()[-1] if isinstance(runner, TensorEnvRunner) else None
+        return Sample(0, version, episodes, steps, tensors)

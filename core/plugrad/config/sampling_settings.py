@@ -209,7 +209,7 @@ class SamplingSettings(FluentConfig):
         code=WRAPPER,
         new_episodes=True,
     )
-    normalize_observations: bool = field(False, section="env_runners", of_arrays=True)
+    normalize_observations: bool = field(False, section="env_runners")
     normalize_rewards: bool = field(
         False,
         section="env_runners",

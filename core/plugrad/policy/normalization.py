@@ -159,7 +159,7 @@ class ObservationNormalizer(RunningMoments):
         self._shape = tuple(shape)
         self._only = only
         self.frozen = frozen
-        self._epsilon = epsilon
+        self.epsilon = epsilon
         super().__init__(self._shape if only is None else (int(only.sum()),))
 
     of = "observations"
@@ -238,7 +238,7 @@ class ObservationNormalizer(RunningMoments):
 
     def frozen_copy(self) -> Self:
         """A frozen copy with the present statistics, for evaluation."""
-        copy = type(self)(self._shape, clip=self.clip, epsilon=self._epsilon, frozen=True, only=self._only)
+        copy = type(self)(self._shape, clip=self.clip, epsilon=self.epsilon, frozen=True, only=self._only)
         copy.set_state(self.get_state())
         return copy
 
@@ -259,7 +259,7 @@ class ObservationNormalizer(RunningMoments):
 
     def _set_moments(self, count: int, mean: Array, m2: Array) -> None:
         super()._set_moments(count, mean, m2)
-        self._inverse_std = 1.0 / np.sqrt(self.variance + self._epsilon)
+        self._inverse_std = 1.0 / np.sqrt(self.variance + self.epsilon)
 
 
 def _non_finite(rows: Array) -> BatchError:
@@ -270,3 +270,23 @@ def _non_finite(rows: Array) -> BatchError:
         column="obs",
         row=bad,
     )
+
+
+def check_normalizes(state: Any, here: Any, part: str, setting: str) -> None:
+    """Refuse the state of an env runner that has statistics where another one has none.
+
+    Args:
+        state: of the statistics; None: it has none.
+        here: the statistics into which it would go; None: there are none.
+        part: of the runner's state.
+        setting: that asks for them.
+
+    Raises:
+        RestoreMismatchError: only one of the two is there.
+    """
+    if (state is None) != (here is None):
+        saved, found = ("without", "with") if state is None else ("with", "without")
+        raise RestoreMismatchError(
+            f"the state is of a run {saved} {setting}, this runner is {found} it; set {setting}={state is not None}",
+            **{"missing" if state is None else "unexpected": [part]},
+        )

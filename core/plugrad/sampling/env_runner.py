@@ -10,11 +10,10 @@ from gymnasium.spaces import Space
 
 from plugrad.config import Config
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.errors import RestoreMismatchError
 from plugrad.observations import model_space, stored_space
 from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import random_action_sampler
-from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.policy.normalization import ObservationNormalizer, check_normalizes
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall
@@ -306,23 +305,14 @@ class EnvRunner(BaseEnvRunner[SingleAgentEpisode]):
 
     def _set_statistics(self, state: Mapping[str, Any]) -> None:
         rewards = state.get("reward_normalizer")  # older checkpoints have none
-        _check_normalizes(state["normalizer"], self.normalizer, "normalizer", "normalize_observations")
-        _check_normalizes(rewards, self.reward_normalizer, "reward_normalizer", "normalize_rewards")
+        check_normalizes(state["normalizer"], self.normalizer, "normalizer", "normalize_observations")
+        check_normalizes(rewards, self.reward_normalizer, "reward_normalizer", "normalize_rewards")
         if rewards is not None:
             RewardNormalizer().set_state(rewards)  # an error before anything is changed
         if self.normalizer is not None:
             self.normalizer.set_state(state["normalizer"])
         if self.reward_normalizer is not None and rewards is not None:
             self.reward_normalizer.set_state(rewards)
-
-
-def _check_normalizes(state: Any, here: Any, part: str, setting: str) -> None:
-    if (state is None) != (here is None):
-        saved, found = ("without", "with") if state is None else ("with", "without")
-        raise RestoreMismatchError(
-            f"the state is of a run {saved} {setting}, this runner is {found} it; set {setting}={state is not None}",
-            **{"missing" if state is None else "unexpected": [part]},
-        )
 
 
 make_env_runner = EnvRunner

@@ -1,9 +1,12 @@
 """`Sample`: what one env runner sampled in answer to one request."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugrad.episodes import episode_from_state
+
+if TYPE_CHECKING:
+    from plugrad.sampling.tensor_env_runner import TensorSample
 
 
 class Sample(NamedTuple):
@@ -14,12 +17,14 @@ class Sample(NamedTuple):
         weights_version: `LearnerGroup.weights_version` of the weights that acted.
         episodes: whole ones and chunks.
         num_env_steps: environment steps in them.
+        tensors: in place of episodes, what environments of tensors gave; no part of the state.
     """
 
     rank: int
     weights_version: int
     episodes: list[Any]
     num_env_steps: int
+    tensors: "TensorSample | None" = None
 
     def get_state(self, weights_version: int) -> dict[str, Any]:
         """The sample for a checkpoint: nested dicts and lists of arrays and plain values.

@@ -16,14 +16,16 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.observations import model_space
 from plugrad.policy.actions import random_action_sampler
+from plugrad.policy.normalization import ObservationNormalizer, check_normalizes
 from plugrad.sampling.base_env_runner import BaseEnvRunner
 from plugrad.sampling.env_calls import EnvCall
 from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.named_envs import env_name
 from plugrad.sampling.tensor_envs import Stepped, TensorEnvs, Tensors
+from plugrad.sampling.tensor_statistics import TensorStatistics
 from plugrad.sampling.vectorization import check_fits_settings, make_tensor_env
 from plugrad.sampling.watched_episodes import EpisodeNotifier
-from plugrad.types import DEFAULT_MODULE_ID, ModuleID, Tensor
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 Steps = dict[ModuleID, dict[str, Tensor]]
 """`{module_id: {column: [T, N, ...]}}`: T steps of N environments in time order, as `Columns` names them.
@@ -40,10 +42,47 @@ class TensorSample(NamedTuple):
     Args:
         steps: `{column: [T, N, ...]}`, see `Steps`.
         begins: whether it began new episodes everywhere.
+        num_env_steps: environment steps in it, without those that only reset.
+        module_id: the module that acted.
     """
 
-    steps: dict[str, Tensor]
+    steps: Mapping[str, Tensor]
     begins: bool
+    num_env_steps: int
+    module_id: ModuleID = DEFAULT_MODULE_ID
+
+    def episodes(self, to_numpy: Callable[[Tensor], Array]) -> list[SingleAgentEpisode]:
+        """The same steps as chunks of episodes, environment by environment, for where arrays are needed.
+
+        Args:
+            to_numpy: the values of a tensor.
+
+        Returns:
+            Chunks without an `id_`, of at least one step.
+        """
+        arrays = {column: to_numpy(each) for column, each in self.steps.items()}
+        ended = arrays[Columns.TERMINATEDS] | arrays[Columns.TRUNCATEDS]
+        counts = arrays.pop(Columns.LOSS_MASK, np.ones_like(ended))
+        found = []
+        for env in range(ended.shape[1]):
+            own = {column: each[:, env] for column, each in arrays.items()}
+            lasts = [*np.flatnonzero(ended[:-1, env]), len(ended) - 1]
+            for first, last in zip([0, *(n + 1 for n in lasts)], lasts, strict=False):
+                if chunk := list(np.flatnonzero(counts[first : last + 1, env]) + first):
+                    rows = {column: each[chunk] for column, each in own.items()}
+                    led_to = rows.pop(Columns.NEXT_OBS)[-1:]
+                    found.append(
+                        SingleAgentEpisode(
+                            observations=np.concatenate([rows.pop(Columns.OBS), led_to]),
+                            actions=rows.pop(Columns.ACTIONS),
+                            rewards=rows.pop(Columns.REWARDS),
+                            terminated=bool(rows.pop(Columns.TERMINATEDS)[-1]),
+                            truncated=bool(rows.pop(Columns.TRUNCATEDS)[-1]),
+                            extra_model_outputs=rows,
+                            module_id=self.module_id,
+                        )
+                    )
+        return found
 
 
 class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
@@ -58,6 +97,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         connect: makes the rows of an update of steps.
         tensors: of the learner.
         seed: seeds the environments. None: from the system.
+        normalizer: statistics of `normalize_observations` to use in place of new ones.
         module_id: the module that acts.
 
     Attributes:
@@ -78,13 +118,19 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         connect: Callable[[Steps], Mapping[ModuleID, Mapping[str, Tensor]]],
         tensors: Tensors,
         seed: int | None = None,
+        normalizer: ObservationNormalizer | None = None,
         module_id: ModuleID = DEFAULT_MODULE_ID,
     ) -> None:
         _check_settings(config)
         self.config = config
         self._policy_of_sample, self._connect, self.tensors = policy_of_sample, connect, tensors
         self._envs = self._make_envs()
-        self.observation_space: Space[Any] = model_space(self._envs.observation_space)
+        if normalizer is None and config.normalize_observations:
+            normalizer = ObservationNormalizer.of_space(self._envs.observation_space)
+        self._statistics = None if normalizer is None else TensorStatistics(normalizer, tensors)
+        self.observation_space: Space[Any] = model_space(
+            self._envs.observation_space, normalized=normalizer is not None
+        )
         check_fits_settings(config, self._envs, self.observation_space)
         self.module_id = module_id
         self._account = tensors.as_program(self._account_of)
@@ -93,11 +139,24 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         self._running: dict[str, Tensor] | None = None
         self.reset(seed)
 
-    normalizers: Mapping[ModuleID, Any] = {}
-    """Empty: nothing is normalised. See `EnvRunner`."""
-    normalizer = reward_normalizer = None
+    reward_normalizer = None
     envs: Sequence[Any] = ()
     """Empty: they are one object."""
+
+    @property
+    def normalizer(self) -> ObservationNormalizer | None:
+        """Has the present statistics of the observations; None without `normalize_observations`."""
+        return None if self._statistics is None else self._statistics.normalizer
+
+    @property
+    def normalizers(self) -> dict[ModuleID, ObservationNormalizer]:
+        """`normalizer` under the id of the module that acts; empty without one."""
+        return {} if self.normalizer is None else {self.module_id: self.normalizer}
+
+    @normalizers.setter
+    def normalizers(self, normalizers: Mapping[ModuleID, ObservationNormalizer]) -> None:
+        if self._statistics is not None:
+            self._statistics.normalizer = normalizers[self.module_id]
 
     @property
     def env_observation_space(self) -> Space[Any]:
@@ -115,28 +174,34 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         return self._envs.num_envs
 
     def take_batch(self) -> MultiAgentBatch:
-        """The rows of all samples since the last call: what the learner's connectors make of their steps.
+        """The rows of all samples since the last call, see `connected`."""
+        return self.connected(self.take_samples())
+
+    def connected(self, samples: Sequence[TensorSample]) -> MultiAgentBatch:
+        """What the learner's connectors make of the steps of samples.
 
         Samples stand beside each other, as if other environments had made the second one: its first step is not the
         one after the last of the first, as chunks of an episode are apart for the connectors.
+
+        Args:
+            samples: of this runner.
 
         Returns:
             `{module_id: {column: tensor [B, ...]}}`.
 
         Raises:
-            ConfigError: nothing was sampled, or samples have different numbers of steps.
+            ConfigError: there are none, or they have different numbers of steps.
         """
-        samples = [each.steps for each in self.take_samples()]
-        ops = self.tensors.ops
-        if len(lengths := {int(ops.shape(each[Columns.REWARDS])[0]) for each in samples}) != 1:
+        ops, parts = self.tensors.ops, [each.steps for each in samples]
+        if len(lengths := {int(ops.shape(each[Columns.REWARDS])[0]) for each in parts}) != 1:
             raise ConfigError(
                 f"a batch is of samples of one length, at least one; found {sorted(lengths) or 'none'}: call sample() "
                 "with the same num_steps_per_env"
             )
         with self.tensors.computing():
-            steps = {column: ops.concat([each[column] for each in samples], 1) for column in samples[0]}
+            steps = {column: ops.concat([each[column] for each in parts], 1) for column in parts[0]}
             rows = self._connect({self.module_id: steps})
-        return MultiAgentBatch(rows, sum(self._num_rows(each) for each in samples))
+        return MultiAgentBatch(rows, sum(each.num_env_steps for each in samples))
 
     def take_samples(self) -> list[TensorSample]:
         """The samples since the last call of this or of `take_batch`, as they are."""
@@ -149,14 +214,17 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         ops, begins, taken = self.tensors.ops, self._running is None, list[dict[str, Tensor]]()
         with self.tensors.computing():
             policy = make(num_steps)
-            running = self._running or self._begin()
+            statistics = {} if self._statistics is None else self._statistics.begin()
+            running = self._begin(statistics) if begins else {**(self._running or {}), **statistics}
             for _ in range(num_steps):
                 running, step = self._step(policy, running)
                 taken.append(step)
             steps = {column: ops.stack([each[column] for each in taken]) for column in taken[0]}
-            self._count(steps.pop(_RETURNS), steps.pop(_LENGTHS), steps)
+            number = self._count(steps.pop(_RETURNS), steps.pop(_LENGTHS), steps)
         self._running = running
-        self._samples.append(TensorSample(steps, begins))
+        if self._statistics is not None:
+            self._statistics.end(running)
+        self._samples.append(TensorSample(steps, begins, number, self.module_id))
         return []
 
     def _random_policy(self, num_steps: int) -> Policy:
@@ -182,9 +250,10 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         ops = self.tensors.ops
         ended = ops.logical_or(stepped.terminated, stepped.truncated)
         returns, lengths = running[_RETURNS] + stepped.rewards, running[_LENGTHS] + 1.0
+        statistics, observations, led_to = self._seen(running, stepped, ended)
         step = {
             Columns.OBS: running[Columns.OBS],
-            Columns.NEXT_OBS: stepped.led_to,
+            Columns.NEXT_OBS: led_to,
             Columns.REWARDS: stepped.rewards,
             Columns.TERMINATEDS: stepped.terminated,
             Columns.TRUNCATEDS: stepped.truncated,
@@ -194,15 +263,35 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
             returns, lengths = (ops.where(counts, each, ops.zeros_like(each)) for each in (returns, lengths))
         nothing = ops.zeros_like(returns)
         goes_on = {
-            Columns.OBS: stepped.observations,
+            **statistics,
+            Columns.OBS: observations,
             Columns.TRUNCATEDS: ended,
             _RETURNS: ops.where(ended, nothing, returns),
             _LENGTHS: ops.where(ended, nothing, lengths),
         }
         return goes_on, {**step, _RETURNS: returns, _LENGTHS: lengths}
 
-    def _count(self, returns: Tensor, lengths: Tensor, steps: Mapping[str, Tensor]) -> None:
-        """Read counts of a sample and the returns of the episodes that ended in it: one copy from the device."""
+    def _seen(
+        self, running: Mapping[str, Tensor], stepped: Stepped, ended: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        """The statistics with the observations of a step, and these as the policy sees them."""
+        if self._statistics is None:
+            return {}, stepped.observations, stepped.led_to
+        ops, rows = self.tensors.ops, stepped.observations
+        if not self._envs.resets_in_same_step:
+            statistics = self._statistics.count(running, rows)
+            rows = self._statistics.normalize(statistics, rows)
+            return statistics, rows, rows
+        counts = ops.concat([ops.ones_like(ended), ended])  # those with which episodes end, too
+        statistics = self._statistics.count(running, ops.concat([rows, stepped.led_to]), counts)
+        seen, led_to = (self._statistics.normalize(statistics, each) for each in (rows, stepped.led_to))
+        return statistics, seen, led_to
+
+    def _count(self, returns: Tensor, lengths: Tensor, steps: Mapping[str, Tensor]) -> int:
+        """Read counts of a sample and the returns of the episodes that ended in it: one copy from the device.
+
+        Returns the number of its environment steps.
+        """
         ops = self.tensors.ops
         ended = ops.logical_or(steps[Columns.TERMINATEDS], steps[Columns.TRUNCATEDS])
         counts = steps.get(Columns.LOSS_MASK, ops.ones_like(ended))
@@ -217,8 +306,9 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
             ops.sum(ops.where(ended, lengths, nothing)),
         ]
         num_resets, num_ended, total, least, most, length = self.tensors.to_numpy(ops.stack(numbers)).tolist()
+        number = reduce(int.__mul__, map(int, ops.shape(ended))) - int(num_resets)
         self._counted.begin_sample()
-        self._counted.merge(self._num_rows(steps) - int(num_resets), int(num_ended), ())
+        self._counted.merge(number, int(num_ended), ())
         self._counted.num_episodes_begun += int(num_ended)
         if num_ended:
             self._means = {
@@ -227,16 +317,18 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
                 "episode_return_max": most,
                 "episode_len_mean": length / num_ended,
             }
+        return number
 
-    def _num_rows(self, steps: Mapping[str, Tensor]) -> int:
-        return reduce(int.__mul__, map(int, self.tensors.ops.shape(steps[Columns.REWARDS])))
-
-    def _begin(self) -> dict[str, Tensor]:
+    def _begin(self, statistics: dict[str, Tensor]) -> dict[str, Tensor]:
         ops = self.tensors.ops
         observations = self._envs.reset(self._entropy)
+        if self._statistics is not None:
+            statistics = self._statistics.count(statistics, observations)
+            observations = self._statistics.normalize(statistics, observations)
         self._counted.num_episodes_begun += self.num_envs
         nothing = ops.zeros((self.num_envs,))
         return {
+            **statistics,
             Columns.OBS: observations,
             Columns.TRUNCATEDS: ops.cast(nothing, "bool"),
             _RETURNS: nothing,
@@ -255,7 +347,7 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
         """The state for `set_state`, as that of an `EnvRunner` without running episodes: they are not replayed."""
         return {
             **self._counted.get_state(),
-            "normalizer": None,
+            "normalizer": None if self.normalizer is None else self.normalizer.get_state(),
             "reward_normalizer": None,
             "running": None,
             **({"num_restarts": self._num_restarts} if self._num_restarts else {}),
@@ -263,6 +355,9 @@ class TensorEnvRunner(BaseEnvRunner[SingleAgentEpisode]):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of `get_state`, or of an `EnvRunner`, with new episodes everywhere."""
+        check_normalizes(state["normalizer"], self.normalizer, "normalizer", "normalize_observations")
+        if self.normalizer is not None:
+            self.normalizer.set_state(state["normalizer"])
         self._counted.set_state(state)
         self._num_restarts = index(state.get("num_restarts", 0))
         self._samples.clear()

@@ -5,6 +5,7 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 from plugrad.sampling.sample import Sample
+from plugrad.sampling.tensor_env_runner import TensorEnvRunner, TensorSample
 from plugrad.training.training import ModuleResults, Training
 
 
@@ -25,6 +26,11 @@ class TrainBatch:
     def episodes(self) -> list[Any]:
         """The episodes and chunks of all samples."""
         return [episode for sample in self.samples for episode in sample.episodes]
+
+    @property
+    def tensors(self) -> list[TensorSample]:
+        """The steps of samples of environments of tensors, which have no episodes."""
+        return [sample.tensors for sample in self.samples if sample.tensors is not None]
 
     @property
     def num_env_steps(self) -> int:
@@ -81,6 +87,11 @@ class StepCounts:
         """Count the steps of a batch as trained, unless they already are."""
         self.trained += self._remove(batch)
 
+    def replace(self, sample: Sample, by: Sample) -> None:
+        """Go on counting a sample as another one, of the same steps in another form."""
+        if self._waiting.pop(id(sample), None) is not None:
+            self.add(by)
+
     def drop(self, batch: TrainBatch) -> None:
         """Count the steps of a batch as dropped, unless they were trained or dropped before."""
         self.dropped += self._remove(batch)
@@ -132,6 +143,7 @@ class AsynchronousTraining(Training):
     """
 
     can_sample_async: ClassVar[bool] = True
+    can_sample_tensors: ClassVar[bool] = True
 
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
@@ -165,6 +177,23 @@ class AsynchronousTraining(Training):
         """
         return [batch]
 
+    def make_episodes(self, batch: TrainBatch) -> None:
+        """Put episodes in the place of tensors in a batch, as its state has them.
+
+        Args:
+            batch: one that a subclass keeps and saves; one of episodes stays as it is.
+        """
+        samples = []
+        for sample in batch.samples:
+            found = sample
+            if sample.tensors is not None:
+                runner: TensorEnvRunner = self.algorithm.env_runner
+                episodes = sample.tensors.episodes(runner.tensors.to_numpy)
+                found = sample._replace(episodes=episodes, tensors=None)
+                self.steps.replace(sample, found)
+            samples.append(found)
+        batch.samples = tuple(samples)
+
     def _next_batch(self) -> TrainBatch:
         """The oldest samples that together have `train_batch_size` steps."""
         self.algorithm.request_samples()
@@ -187,7 +216,11 @@ class AsynchronousTraining(Training):
             raise
 
     def _update(self, batch: TrainBatch) -> None:
-        self._learned = self.algorithm.update(episodes=batch.episodes)
+        if tensors := batch.tensors:
+            runner: TensorEnvRunner = self.algorithm.env_runner
+            self._learned = self.algorithm.update(runner.connected(tensors))
+        else:
+            self._learned = self.algorithm.update(episodes=batch.episodes)
         self.steps.train(batch)
 
     def _submit(self, batch: TrainBatch) -> None:

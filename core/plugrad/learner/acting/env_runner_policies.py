@@ -151,12 +151,15 @@ class ModulePolicies:
             begin=partial(self._begin, module_id),
         )
 
-    def make_tensor_env_runner(self, config: Any, *, seed: int | None = None) -> TensorEnvRunner:
+    def make_tensor_env_runner(
+        self, config: Any, *, seed: int | None = None, normalizers: Normalizers | None = None
+    ) -> TensorEnvRunner:
         """Make an env runner of environments of tensors, in which these modules act.
 
         Args:
             config: an `AlgorithmConfig` with `vectorization_mode="tensors"`.
             seed: seed of the environments; None: random.
+            normalizers: `{module_id: statistics}` instead of new ones.
 
         Returns:
             The env runner.
@@ -186,6 +189,7 @@ class ModulePolicies:
             connect=lambda steps: connect_steps(self._present(), steps),
             tensors=self._tensors(module_id),
             seed=seed,
+            normalizer=(normalizers or {}).get(module_id),
             module_id=module_id,
         )
 

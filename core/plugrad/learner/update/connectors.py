@@ -207,7 +207,8 @@ def connect_steps(
         steps: `{module_id: {column: tensor [T, N, ...]}}`, see `plugrad.sampling.tensor_env_runner.Steps`.
 
     Returns:
-        Rows for an update, `{module_id: {column: tensor [T * N, ...]}}`.
+        Rows for an update, `{module_id: {column: tensor [T * N, ...]}}`; of a module for which a piece made sequences,
+        that is, added `seq_lens`, these.
     """
     batch = {module_id: dict(given) for module_id, given in steps.items()}
     pieces: Sequence[Any] = learner.connectors
@@ -217,7 +218,9 @@ def connect_steps(
             _check_returned(piece, batch)
     ops = learner.ops
     return {
-        module_id: {
+        module_id: dict(columns)
+        if Columns.SEQ_LENS in columns
+        else {
             column: ops.reshape(each, (-1, *ops.shape(each)[2:]))
             for column, each in columns.items()
             if column != Columns.NEXT_OBS

@@ -22,7 +22,13 @@ from plugrad.config import Config
 from plugrad.deprecation.user_warnings import warn_at_users_line
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.update.checks import columns_to_numpy
-from plugrad.learner.update.on_device import EPSILON, LEAST_ROWS, standardized_there, stays_there
+from plugrad.learner.update.on_device import (
+    EPSILON,
+    LEAST_ROWS,
+    count_samples_there,
+    standardized_there,
+    stays_there,
+)
 from plugrad.metrics import SEPARATOR
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
@@ -78,7 +84,8 @@ def prepare_batch(
     for module_id, each in columns.items():
         found[module_id] = SampleCount(rows[module_id], rows[module_id])
         if rows[module_id] and (Columns.LOSS_MASK in each or module_id in checks.sequences):
-            settled[module_id], found[module_id] = count_samples(
+            there = count_samples_there(learner, module_id, each)
+            settled[module_id], found[module_id] = there or count_samples(
                 module_id,
                 columns_to_numpy(learner, each),
                 learner.module[module_id],

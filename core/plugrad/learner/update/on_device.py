@@ -1,11 +1,13 @@
 """Columns that stay on a device: tensors of any library are taken by DLPack, padded and standardised where they are."""
 
+from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from plugrad.batch import refuse
+from plugrad.batch.forms import SampleCount, are_sequences
 from plugrad.columns import Columns
 from plugrad.ops import Ops
 from plugrad.types import Array, ModuleID, Tensor
@@ -68,6 +70,47 @@ def what_to_type(name: str, why: str) -> tuple[str, str]:
         expected,
         f"{name}, which is no array here ({why}): give a float32 array, such as its .numpy() on the CPU",
     )
+
+
+def count_samples_there(
+    learner: "Learner", module_id: ModuleID, columns: Mapping[str, Any]
+) -> tuple[dict[str, Any], SampleCount] | None:
+    """`count_samples` of columns that stay on the device: the host reads their mask alone.
+
+    Args:
+        learner: the learner.
+        module_id: the module.
+        columns: its columns: rows with `loss_mask` [B], or sequences with `seq_lens` as an array.
+
+    Returns:
+        The columns, without `seq_lens`, and of rows those that count, without a mask; and their number. None if the
+        host has to do it: columns are there, the module has a recurrent state, sequences are padded or wholly hidden,
+        or steps have to become zeros.
+    """
+    lengths, there = columns.get(Columns.SEQ_LENS), dict(columns)
+    there.pop(Columns.SEQ_LENS, None)
+    module, ops, actions = learner.module[module_id], learner.ops, columns.get(Columns.ACTIONS)
+    if (
+        actions is None
+        or module.is_stateful
+        or not all(stays_there(learner, each) for each in there.values())
+    ):
+        return None
+    mask = there.get(Columns.LOSS_MASK)
+    shape = ops.shape(actions)[: 2 if are_sequences(columns, module) else 1]
+    counts = np.ones(shape, bool) if mask is None else learner._convert_to_numpy(mask)
+    if counts.dtype != bool or counts.shape != shape or not counts.any():
+        return None
+    if len(shape) == 1:
+        del there[Columns.LOSS_MASK]
+        kept = learner._convert_batch_type({"rows": np.flatnonzero(counts)})["rows"]
+        taken = {column: ops.take(each, kept) for column, each in there.items()}
+        return taken, SampleCount(int(counts.sum()), int(counts.sum()))
+    has_padding = lengths is not None and bool((np.asarray(lengths) != shape[1]).any())
+    has_to_hide = not (learner.config.reads_masked_steps or counts.all())
+    if has_padding or has_to_hide or not counts.any(1).all():
+        return None
+    return there, SampleCount(len(counts), int(counts.sum()))
 
 
 def pad_tensor(ops: Ops, values: Tensor) -> Tensor:
