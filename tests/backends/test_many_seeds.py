@@ -4,7 +4,6 @@ import needs
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from pages import assert_page_runs
 
 from plugrad import AlgorithmBatch, get_algorithm, hookimpl
 from plugrad.algorithm import Algorithm
@@ -248,9 +247,3 @@ def test_no_run_is_begun_where_the_directory_of_another_is_taken(batched, tmp_pa
     assert refused.exit_code == 2
     assert f"--out: {tmp_path / 's4'} is not empty" in refused.output
     assert [path.name for path in tmp_path.iterdir()] == ["s4"]
-
-
-def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
-    needs.backend("jax")
-    monkeypatch.chdir(tmp_path)
-    assert_page_runs("many-seeds.md")

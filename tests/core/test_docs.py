@@ -198,7 +198,7 @@ TASKS = (
 
 @pytest.mark.parametrize("page", TASKS)
 def test_a_page_of_a_task_begins_with_a_short_program(page):
-    """`tests/backends/test_docs_code.py` runs it."""
+    """`tests/docs/test_docs_code.py` runs it."""
     text = (ROOT / f"docs/{page}.md").read_text()
     before, program = text.split("```python\n", 1)
     assert "\n## " not in before

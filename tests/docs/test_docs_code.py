@@ -1,4 +1,4 @@
-"""The code of the pages under docs/ runs, and raises what they say that it raises."""
+"""The code of the pages under docs/ runs, and raises what they say that it raises; tests/group runs that with Ray."""
 
 from pathlib import Path
 
@@ -18,6 +18,7 @@ PAGES = [
     "images.md",
     "listeners.md",
     "logging.md",
+    "many-seeds.md",
     "masks.md",
     "models.md",
     "module-contracts.md",
@@ -44,6 +45,7 @@ NEEDS = {
     "determinism.md": "jax",
     "images.md": "ale_py",
     "logging.md": "tensorboardX",
+    "many-seeds.md": "jax",
     "multi-agent.md": "mpe2",
     "off-policy.md": "tensorflow",
     "tune.md": "optuna",
