@@ -229,6 +229,22 @@ def faults(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
     return found
 
 
+def ended(group: LearnerGroup, rank: int, folder: Path) -> dict[str, Any]:
+    """The last process ends after an update. The others update again, twice, and build another learner."""
+    group.update(rows_of(0, rank))
+    found: dict[str, Any] = {"weights before": trained(group)}
+    if rank == len(group) - 1:
+        np.savez(folder / f"{rank}.npz", **found)
+        os._exit(0)
+    found["ended"] = error_of(group, rows_of(1, rank))
+    found["later"] = error_of(group, rows_of(1, rank))
+    try:
+        group.config.learners(build_timeout_s=3).build_learner()
+    except PlugradError as error:
+        found["missing"] = f"{type(error).__name__}: {error}"
+    return found
+
+
 def error_of(group: LearnerGroup, batch: Any) -> str:
     """What an update raises."""
     try:
@@ -245,7 +261,9 @@ def trained(group: LearnerGroup) -> Any:
 
 def group_for(backend: str, what: str) -> LearnerGroup:
     """The learners of all processes."""
-    built = launched(backend, timeout_s=5 if what == "faults" else 60)
+    built = launched(backend, timeout_s=5 if what in ("ended", "faults") else 60)
+    if what == "ended":
+        built = built.learners(build_timeout_s=240)  # only who is gone is waited for in vain
     if what == "sequences":
         built = built.rl_module(model_config={"fcnet_hiddens": [4], "use_gru": True, "gru_cell_size": 4})
     return built.build_learner_group()

@@ -22,11 +22,11 @@ TESTS = Path(launched.__file__).parent
 
 
 def started(
-    backend: str, folder: Path, what: str, absent: tuple[int, ...] = (), fails: bool = False
+    backend: str, folder: Path, what: str, size: int = 3, absent: tuple[int, ...] = (), fails: bool = False
 ) -> list[Any]:
-    """What each of three processes found, or said if it fails; started by variables as torchrun sets them."""
+    """What each of several processes found, or said if it fails; started by variables as torchrun sets them."""
     command = [str(TESTS / "launched.py"), backend, str(folder), what]
-    processes = launched.start(command, size=3, absent=absent)
+    processes = launched.start(command, size=size, absent=absent)
     said = [each.communicate(timeout=240)[0] for each in processes]
     if fails:
         assert all(each.returncode for each in processes)
@@ -110,6 +110,15 @@ def test_a_process_that_never_came_is_named(tmp_path: Path) -> None:
     needs.backend("torch")
     said = started("torch", tmp_path, "plain", absent=(1,), fails=True)
     assert all("LearnerTimeoutError: learner 1 of 3 did not come within" in each for each in said)
+
+
+def test_a_process_that_ends_or_is_missing_is_named_within_the_timeouts(backend: str, tmp_path: Path) -> None:
+    needs.backend("torch")
+    found, _ = started(backend, tmp_path, "ended", size=2)
+    assert "learner 1 " in str(found["ended"])
+    assert str(found["later"]).startswith("LearnerGroupDeadError: learner 1 of 2 did not come within 5 s")
+    assert str(found["missing"]).startswith("LearnerTimeoutError: learner 1 of 2 did not come within 3 s")
+    np.testing.assert_array_equal(found["weights"], found["weights before"])
 
 
 ALSO_LONG = ["torch", *(pytest.param(each, marks=pytest.mark.long) for each in ("tf2", "jax"))]
