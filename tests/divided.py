@@ -1,4 +1,4 @@
-"""A program that a launcher starts two or three times: learners divided over processes, `learners(sharding="fsdp")`.
+"""A program that a launcher starts 2, 3 or 8 times: learners divided over processes, `learners(sharding="fsdp")`.
 
     torchrun --nproc-per-node 2 tests/divided.py FOLDER
 
@@ -50,7 +50,7 @@ def config_of(algorithm: str, **learners: Any) -> Any:
     config = config.training(minibatch_size=ROWS // 2, grad_clip=0.05, grad_clip_by="global_norm")
     if algorithm == "ppo":
         config = config.training(num_epochs=1)
-    config = config.learners(timeout_s=20, build_timeout_s=60, collective="gloo", **learners)
+    config = config.learners(timeout_s=60, build_timeout_s=240, collective="gloo", **learners)
     return config.rl_module(model_config={"fcnet_hiddens": [5]})
 
 
@@ -92,10 +92,15 @@ def rows_of(algorithm: str, update: int) -> dict[str, Any]:
     return rows
 
 
+SHARES = {2: (7, 5), 3: (7, 5, 0), 8: (3, 0, 2, 1, 2, 1, 2, 1)}
+"""Rows that each process brings to an update, by the number of processes."""
+
+
 def own_rows(rows: dict[str, Any], rank: int) -> dict[str, Any]:
-    """Those of a process: 7, 5, and none of a third one."""
-    part = (slice(7), slice(7, None), slice(ROWS, None))[rank]
-    return {name: each[part] for name, each in rows.items()}
+    """Those of a process."""
+    shares = SHARES[int(os.environ["WORLD_SIZE"])]
+    begin = sum(shares[:rank])
+    return {name: each[begin : begin + shares[rank]] for name, each in rows.items()}
 
 
 def trained(learner: Any, algorithm: str, updates: Any, rank: int | None = None) -> list[float]:

@@ -1,4 +1,4 @@
-"""One learner divided: `learners(sharding="fsdp")`. JAX over eight CPUs, torch over 2 or 3 processes; tf2 refuses."""
+"""One learner divided: `learners(sharding="fsdp")`. JAX over 8 CPUs, torch over 2, 3 or 8 processes; tf2 refuses."""
 
 import json
 import sys
@@ -131,18 +131,22 @@ def test_a_module_that_was_put_on_no_device_is_not_shared() -> None:
 LIVES = pytest.mark.parametrize("life", ["ppo", "sac", "ppo own"])
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=[2, *(pytest.param(size, marks=pytest.mark.long) for size in (3, 8))])
 def processes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[Any]]:
-    """Where processes saved, and what each found; each has had 7, 5 or none of the 12 rows of an update."""
+    """Where processes saved, and what each found; each has had some or none of the 12 rows of an update.
+
+    Not torch's `LocalTensorMode(8)`, one process that stands for eight: there the rank is no int, so that nobody takes
+    his own slice of a vector, and no collective can send what differs by rank.
+    """
     needs.backend("torch")
     folder = tmp_path_factory.mktemp("divided")
     whole = divided.learner_of("ppo")
     divided.trained(whole, "ppo", range(3))
     whole.save_to_path(folder / "whole")
     started = start([str(TESTS / "divided.py"), str(folder)], size=request.param)
-    said = [each.communicate(timeout=240)[0] for each in started]
+    said = [each.communicate(timeout=120 * request.param)[0] for each in started]
     assert [each.returncode for each in started] == [0] * request.param, "\n".join(said)
     return folder, [dict(np.load(folder / f"{rank}.npz")) for rank in range(request.param)]
 
@@ -197,10 +201,10 @@ def part_of(size: int, rank: int, num_processes: int) -> range:
 
 @LIVES
 def test_an_error_in_one_process_leaves_all_as_they_were(processes: Any, life: str) -> None:
+    # Of more than two processes some learn first that a third one has left, because learner 1 had.
+    others = "CollectiveError: learner 1 left" if len(processes[1]) == 2 else "CollectiveError: learner "
     for rank, each in enumerate(processes[1]):
-        assert str(each[f"{life} failed"]).startswith(
-            "ZeroDivisionError" if rank == 1 else "CollectiveError: learner 1"
-        )
+        assert str(each[f"{life} failed"]).startswith("ZeroDivisionError" if rank == 1 else others)
         np.testing.assert_array_equal(each[f"{life} undone"], each[f"{life} state"])
 
 
