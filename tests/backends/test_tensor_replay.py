@@ -50,6 +50,8 @@ CASES = {
     "dqn": (DQNConfig, "start", "SAME_STEP", {"n_step": 3, "replay_buffer_config": {"capacity": 20}}),
     "resets": (DQNConfig, "discrete", "NEXT_STEP", {"n_step": 2, "epsilon": 0.5}),
     "sac": (SACConfig, "box", "SAME_STEP", {"random_steps": 15}),
+}
+OTHERS = {
     "td3": (TD3Config, "box", "NEXT_STEP", {}),
     "qr-dqn": (QRDQNConfig, "discrete", "SAME_STEP", {"num_quantiles": 3}),
     "tqc": (TQCConfig, "box", "SAME_STEP", {}),
@@ -58,7 +60,15 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_training_from_tensors_is_training_from_arrays(backend, name):
-    kind, actions, mode, settings = CASES[name]
+    assert_trains_alike(backend, *CASES[name])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_algorithms_train_from_tensors_as_from_arrays(backend, name):
+    assert_trains_alike(backend, *OTHERS[name])
+
+
+def assert_trains_alike(backend, kind, actions, mode, settings):
     tensors, arrays = (
         config_of(backend, kind, tensors=each, actions=actions, mode=mode, **settings).build_algo()
         for each in (True, False)

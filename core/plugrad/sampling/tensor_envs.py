@@ -30,6 +30,8 @@ class Tensors(NamedTuple):
         computing: gives a context in which operations compute on that device.
         as_program: makes one program of a function of tensors, where single operations are slow.
         write_rows: of `BackendInfo`.
+        free_memory: gives the bytes that are free on the device; None: it has the host's memory, or the framework does
+            not say.
     """
 
     ops: Ops
@@ -38,6 +40,7 @@ class Tensors(NamedTuple):
     computing: Callable[[], AbstractContextManager[None]]
     as_program: Callable[[Callable[..., Any]], Callable[..., Any]]
     write_rows: Callable[..., Mapping[str, Tensor]] | None = None
+    free_memory: Callable[[], int | None] = lambda: None
 
 
 class Stepped(NamedTuple):

@@ -95,10 +95,8 @@ class OffPolicyTraining(Training):
         if self.config.hindsight is not None:
             self._check_goals()
         self._say_how_many()
-        free_there = None
-        if self.config.gives_tensors:
-            free_there = self.algorithm.learner_group.foreach_learner(_free_memory)[0]
-        warn_of_size(self._buffer_sizes(), free_there)
+        tensors = self.algorithm.env_runner.tensors if self.config.gives_tensors else None
+        warn_of_size(self._buffer_sizes(), None if tensors is None else tensors.free_memory())
 
     def _check_priorities(self) -> None:
         for module_id in (None, *self.config.algorithm_config_overrides_per_module):
@@ -407,12 +405,6 @@ class OffPolicyTraining(Training):
                 "environment steps have filled it again",
                 self.config.num_steps_sampled_before_learning_starts,
             )
-
-
-def _free_memory(learner: LearnerProtocol) -> int | None:
-    """The bytes that are free on the learner's device; None: it is the host, or the framework does not say."""
-    found = learner.backend_info.free_memory
-    return None if found is None else found(str(learner.device))
 
 
 def _compute_td_errors(

@@ -195,6 +195,11 @@ class ModulePolicies:
 
     def _tensors(self, module_id: ModuleID) -> Tensors:
         learner = self._present()
+
+        def free_memory() -> int | None:
+            found = learner.backend_info.free_memory
+            return None if found is None else found(str(learner.device))
+
         return Tensors(
             learner.ops,
             lambda name, values: (
@@ -206,6 +211,7 @@ class ModulePolicies:
             learner._computing_there,
             learner._as_program,
             learner.backend_info.write_rows,
+            free_memory,
         )
 
     def tell_listeners(self, runner: AnyEnvRunner | TensorEnvRunner) -> None:
