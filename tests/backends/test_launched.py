@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import launched
@@ -14,11 +15,23 @@ import pytest
 from learning import weights
 from one_node_slurm import one_node_slurm
 from pages import BLOCK, DOCS
+from worker_forks import forked_workers
 
 from plugrad import LearnerGroup
 from plugrad.errors import ConfigError
 
 TESTS = Path(launched.__file__).parent
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forks() -> Iterator[None]:
+    """Processes with launched.py import nothing again, where tests compile quickly."""
+    with (
+        TemporaryDirectory(prefix="plugrad-") as folder,
+        pytest.MonkeyPatch.context() as environment,
+        forked_workers(os.path.join(folder, "workers"), environment),
+    ):
+        yield
 
 
 def started(

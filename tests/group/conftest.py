@@ -1,19 +1,17 @@
 """One Ray and a few groups for all tests here; they leave nothing behind."""
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from glob import glob
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from groups import Groups
-from needs import backends_under_test
 from waiting import wait_until
+from worker_forks import forked_workers
 
 from plugrad import LearnerGroup
 
@@ -36,26 +34,6 @@ def open_files(process: str) -> Iterator[str]:
     for file in glob(f"{process}/fd/*") if process != f"/proc/{os.getpid()}" else []:
         with suppress(OSError):  # closed, ended or another user's
             yield os.readlink(file)
-
-
-@contextmanager
-def forked_workers(path: str, environment: pytest.MonkeyPatch) -> Iterator[None]:
-    """Where tests compile quickly, workers of Ray are forks of a process that has imported the backends."""
-    program = find_spec("forked_workers")
-    if program is None or program.origin is None:
-        yield
-        return
-    environment.setenv("PLUGRAD_TEST_WORKERS", path)
-    modules = [f"plugrad_{name}.backend" for name in backends_under_test()]
-    command = [sys.executable, program.origin, path, *modules, "plugrad_ppo"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
-        try:
-            wait_until(
-                lambda: Path(path).exists() or server.poll() is not None, "a process that forks workers"
-            )
-            yield
-        finally:
-            server.communicate()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,9 @@
-"""Workers of Ray are forks of a process with the frameworks: imports are most of what a learner in Ray takes.
+"""Processes with learners are forks of one that has imported the frameworks: imports are most of what such a one takes.
 
-Where `PLUGRAD_TEST_WORKERS` names a socket, the process that Ray starts as a worker asks the one behind it for a fork.
-This gets its arguments, environment, folder and files, and runs Ray's own program; both end together. A worker that has
-other settings of the frameworks in its environment starts as ever, and so do all where nobody answers.
+Where `PLUGRAD_TEST_WORKERS` names a socket, a process that Ray starts as a worker, or that a launcher starts with
+tests/launched.py, asks the one behind it for a fork. This gets its arguments, environment, folder and files, and runs
+the program; both end together. One that has other settings of the frameworks in its environment starts as ever, and so
+do all where nobody answers.
 
     python forked_workers.py SOCKET MODULE...   # imports the modules, and forks until its standard input ends
 """
@@ -20,18 +21,27 @@ from importlib import import_module
 from typing import Any
 
 VARIABLE = "PLUGRAD_TEST_WORKERS"
+_OF_RAY = "default_worker.py"
+_PROGRAMS = (_OF_RAY, "launched.py")
+_OF_TORCHRUN = ("TORCHELASTIC_", "TORCH_NCCL_")
 _READ_AT_IMPORT = ("CUDA_", "JAX_", "KERAS_", "MKL_", "NPROC", "OMP_", "PYTHON", "TF_", "TORCH", "XLA_")
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
     """What frameworks and Python read of an environment when they are imported."""
-    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_IMPORT)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ_AT_IMPORT) and not name.startswith(_OF_TORCHRUN)
+    }
 
 
 def ask() -> None:
-    """In a worker that Ray starts: be nothing but the place of a fork, and end with it."""
+    """In such a process: be nothing but the place of a fork, and end with it."""
     arguments = sys.orig_argv[1:]
-    if not arguments or os.path.basename(arguments[0]) != "default_worker.py":
+    if arguments[:1] == ["-u"]:  # as torchrun starts it
+        del arguments[0]
+    if not arguments or os.path.basename(arguments[0]) not in _PROGRAMS:
         return
     with socket.socket(socket.AF_UNIX) as server:
         try:
@@ -41,8 +51,8 @@ def ask() -> None:
         own = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
         socket.send_fds(server, [json.dumps(own).encode() + b"\n"], [0, 1, 2])
         if server.recv(1) == b"y":
-            server.recv(1)
-            os._exit(0)
+            code = server.recv(1)
+            os._exit(code[0] if code else 0)
 
 
 def serve(path: str) -> None:
@@ -78,6 +88,13 @@ def _end_with_parent() -> None:
 
 def _be(worker: Mapping[str, Any], files: list[int], asking: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if os.path.basename(worker["arguments"][0]) != _OF_RAY and (program := os.fork()):
+        for file in files:
+            os.close(file)
+        code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
+        with suppress(OSError):  # nobody waits any more
+            asking.send(bytes([code % 256]))
+        os._exit(0)
     os.setpgid(0, 0)
     for number, file in enumerate(files):
         os.dup2(file, number)

@@ -1,6 +1,6 @@
 """Python runs this first in each process of a test environment: TensorFlow is imported without what it only looks at.
 
-A worker of Ray becomes a fork of a process that has imported the frameworks: forked_workers.py.
+A worker of Ray, and what a launcher starts, becomes a fork of a process that has imported them: forked_workers.py.
 
 Where they are installed, TensorFlow Lite imports jax, and Keras pandas and matplotlib: a third of `import tensorflow`,
 in each of hundreds of processes that tests start. For them these are not installed; for all others they are.
