@@ -4,7 +4,7 @@ import pytest
 
 from plugrad import AlgorithmConfig
 from plugrad.errors import ConfigError
-from plugrad.workers.answers import RestartLimit
+from plugrad.workers.answers import RestartLimit, gather_with_pings
 
 
 def test_so_many_restarts_are_allowed_in_any_hour():
@@ -55,3 +55,31 @@ def test_there_is_one_standby_with_standby_and_none_otherwise():
 def test_other_numbers_of_standbys_are_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
         AlgorithmConfig().learners(**settings)
+
+
+class SlowActor:
+    """An actor and the calls to it: it answers each ping, and its request as the wait number `after` begins."""
+
+    def __init__(self, after: int) -> None:
+        self.waits, self.after = 0, after
+
+    def ping(self) -> str:
+        return "ping"
+
+    def wait(self, refs: list[str], timeout_s: float) -> list[str]:
+        self.waits += "request" in refs
+        return [each for each in refs if each == "ping" or self.waits == self.after]
+
+    def get(self, rank: int, ref: str) -> str:
+        return f"answer of {rank} to a {ref}"
+
+
+def test_who_compiles_for_long_and_answers_pings_is_waited_for():
+    """With `timeout_s=1` and a `build_timeout_s` of an hour there are thousands of pings."""
+    actor = SlowActor(after=5000)
+    found = gather_with_pings(actor, {3: actor}, {3: "request"}, timeout_s=6000, ping_timeout_s=1)
+    assert found == {3: "answer of 3 to a request"}
+    late = SlowActor(after=5000)
+    (lost,) = gather_with_pings(late, {3: late}, {3: "request"}, timeout_s=4999, ping_timeout_s=1).values()
+    assert str(lost) == "learner 3 did not answer in 4999 s"
+    assert late.waits == 4999

@@ -157,20 +157,21 @@ def gather_with_pings(
     Returns:
         As `gather`.
     """
-    if timeout_s <= ping_timeout_s:
-        return gather(calls, refs, timeout_s, on_lost, waited_s)
-    pings = {rank: actors[rank].ping() for rank in refs}
-    found = gather(calls, refs, ping_timeout_s, on_lost, waited_s)
-    silent = {rank for rank, each in found.items() if isinstance(each, LostActor) and not each.died}
-    pongs = gather(calls, {rank: pings[rank] for rank in silent}, 0.0)
-    busy = {rank: refs[rank] for rank in silent if not isinstance(pongs[rank], LostActor)}
-    for rank in silent - busy.keys():
-        if on_lost is not None:
-            on_lost(found[rank])
-    if not busy:
-        return found
-    left_s, waited_s = timeout_s - ping_timeout_s, waited_s + ping_timeout_s
-    return found | gather_with_pings(calls, actors, busy, left_s, ping_timeout_s, on_lost, waited_s)
+    found: dict[int, Any] = {}
+    while timeout_s > ping_timeout_s:
+        pings = {rank: actors[rank].ping() for rank in refs}
+        answers = gather(calls, refs, ping_timeout_s, on_lost, waited_s)
+        found |= answers
+        silent = {rank for rank, each in answers.items() if isinstance(each, LostActor) and not each.died}
+        pongs = gather(calls, {rank: pings[rank] for rank in silent}, 0.0)
+        refs = {rank: refs[rank] for rank in silent if not isinstance(pongs[rank], LostActor)}
+        for rank in silent - refs.keys():
+            if on_lost is not None:
+                on_lost(found[rank])
+        if not refs:
+            return found
+        timeout_s, waited_s = timeout_s - ping_timeout_s, waited_s + ping_timeout_s
+    return found | gather(calls, refs, timeout_s, on_lost, waited_s)
 
 
 # --- how many may be replaced ---
