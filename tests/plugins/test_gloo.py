@@ -98,3 +98,40 @@ def test_who_lost_one_connection_closes_all_and_does_not_hang_while_another_stil
     for each in closing:
         each.start()
     wait_until(lambda: not any(each.is_alive() for each in closing), "an end of gloo's threads")
+
+
+def test_who_leaves_after_a_sum_takes_it_from_nobody(monkeypatch):
+    """The last one of a program: some are done with it and close while others still add up what has come."""
+    needs.backend("torch")
+    from plugrad_collectives.gloo import Gloo
+
+    monkeypatch.setenv("PLUGRAD_HOST", "127.0.0.1")
+
+    def life(end, contacts):
+        end.enter(contacts)
+        try:
+            return end.all_reduce(np.ones(3)).tolist()
+        finally:
+            end.close()
+
+    for _ in range(20):  # four of ten failed
+        ends = [Gloo(Membership(rank, 8, 1, "0" * 32, 20.0)) for rank in range(8)]
+        contacts = [each.contact() for each in ends]
+        with ThreadPoolExecutor(len(ends)) as threads:
+            found = list(threads.map(life, ends, [contacts] * len(ends)))
+        assert found == [[8.0] * 3] * 8
+
+
+def test_who_left_after_a_sum_is_named_in_the_next():
+    needs.backend("torch")
+    from plugrad_collectives.gloo import Gloo
+
+    ends = [Gloo(Membership(rank, 2, 1, "0" * 32, 20.0)) for rank in range(2)]
+    contacts = [each.contact() for each in ends]
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda end: end.enter(contacts), ends))
+        list(threads.map(lambda end: end.all_reduce(np.ones(3)), ends))
+    ends[0].close()
+    with pytest.raises(CollectiveError, match="learner 0 left the exchange"):
+        ends[1].all_reduce(np.ones(3))
+    ends[1].close()
