@@ -183,31 +183,22 @@ def test_what_torchrun_starts_again_goes_on_from_the_checkpoint_and_meets_none_o
     assert_is_one_learner(backend, 2, found)
 
 
-# Two processes of torch always: how a launcher says the place of a process hangs on no framework, each backend is begun
-# by variables above, and each process imports its framework: all twelve cases took minutes of processor.
-STARTED = [
-    (2, "torch"),
-    *(
-        pytest.param(size, each, marks=pytest.mark.long)
-        for size, each in [(4, "torch"), (2, "tf2"), (4, "tf2"), (2, "jax"), (4, "jax")]
-    ),
-]
+TWO_AND_MORE = [2, pytest.param(4, marks=pytest.mark.long)]
+"""Processes of a launcher. Four show what two do, and that nothing hangs on two; they cost the double."""
 
 
-@pytest.mark.parametrize(("size", "backend"), STARTED)
+@pytest.mark.parametrize("size", TWO_AND_MORE)
 def test_open_mpi_starts_them(size: int, backend: str, tmp_path: Path) -> None:
     needs.backend("torch")
-    needs.backend(backend)
     needs.launcher("mpirun")
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(size)]
     assert_is_one_learner(backend, size, found_of(command, backend, tmp_path))
 
 
-@pytest.mark.parametrize(("size", "backend"), STARTED)
+@pytest.mark.parametrize("size", TWO_AND_MORE)
 def test_slurm_starts_them(size: int, backend: str, tmp_path: Path) -> None:
     """On one node, of which each test is the only user."""
     needs.backend("torch")
-    needs.backend(backend)
     needs.launcher("srun", "slurmctld", "slurmd")
     needs.root()
     with one_node_slurm(tmp_path) as variables:
