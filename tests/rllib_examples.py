@@ -9,7 +9,8 @@ of the others; those of `algorithms/*/` are in the repository alone.
 The examples are copied to FOLDER as a package `rllib_examples`, in which they import each other, and migrated there.
 Its folders import what is asked of them alone, so that an example needs what it uses and no more.
 Each one that is a program is run for two iterations in a process where `ray.rllib` cannot be imported, without env
-runners of their own where it takes the option; trials of Ray Tune, too, which need the extra `tune`. Those of the old
+runners and learners of their own where it takes the options, and without a least return of a first part of it, such as
+`--stop-reward-pretraining`; trials of Ray Tune, too, which need the extra `tune`. Those of the old
 API stack are left out. Offline examples read what lies in FOLDER/tests/data, such as `cartpole/cartpole-v1_large`: no
 wheel has RLlib's, so record it (`config.offline_data(output=...)`).
 """
@@ -60,8 +61,17 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def migrated(sources: dict[str, Path], folder: Path) -> dict[str, dict[str, Any]]:
-    """Write the examples, migrated, as a package below a folder; `{program: {"of", "names", "notes" of migrate}}`."""
-    programs = {}
+    """Write the examples, migrated, as a package below a folder.
+
+    Args:
+        sources: `{what the examples are of: their folder}`.
+        folder: where the package is written.
+
+    Returns:
+        `{program: {"of", "names", "notes", "imported"}}`: what it imports of RLlib, the notes of migrate on it, and
+        those on the other examples that it imports.
+    """
+    programs, named = {}, {}
     found = {
         str(path.relative_to(examples)): (source, path)
         for source, examples in reversed(sources.items())
@@ -75,13 +85,42 @@ def migrated(sources: dict[str, Path], folder: Path) -> dict[str, dict[str, Any]
         target = folder / "rllib_examples" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(re.sub(r"\bray\.rllib\.examples\b", "rllib_examples", text))
+        named[name] = [f"{note.line}: {note.text}" for note in notes]
         if "__main__" in source:
-            programs[name] = {
-                "of": of,
-                "names": names_of_rllib(source),
-                "notes": [f"{note.line}: {note.text}" for note in notes],
-            }
+            programs[name] = {"of": of, "names": names_of_rllib(source), "notes": named[name]}
+    for name, facts in programs.items():
+        others = sorted(imported_by(folder, name) - {name})
+        facts["imported"] = {each: named[each] for each in others if named.get(each)}
     return programs
+
+
+def imported_by(folder: Path, name: str, seen: frozenset[str] = frozenset()) -> set[str]:
+    """The files of the migrated examples that one of them imports, and those that they import."""
+    found = {name}
+    path = folder / "rllib_examples" / name
+    for node in ast.walk(ast.parse(path.read_text())) if path.exists() else ():
+        if not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rllib_examples.")):
+            continue
+        for each in node.names:
+            other = _file_of(folder, node.module or "", each.name)
+            if other is not None and other not in seen | found:
+                found |= imported_by(folder, other, seen | found)
+    return found
+
+
+def _file_of(folder: Path, module: str, name: str) -> str | None:
+    """The file that has a name of a module; a package says in NAMES where its own come from (see `lazy`)."""
+    place = folder / module.replace(".", "/")
+    if place.is_dir():
+        assigned = [
+            ast.literal_eval(node.value)
+            for node in ast.parse((place / "__init__.py").read_text()).body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NAMES"
+        ]
+        if not assigned or name not in assigned[0]:
+            return None
+        return _file_of(folder, *assigned[0][name])
+    return str(place.with_suffix(".py").relative_to(folder / "rllib_examples"))
 
 
 def names_of_rllib(source: str) -> list[str]:
@@ -126,25 +165,36 @@ def outcome(folder: Path, name: str) -> str:
     """What becomes of a program that is asked for two iterations: "runs", or the last line of its error."""
     module = "rllib_examples." + name.removesuffix(".py").replace("/", ".")
     options = ["--stop-iters", "2"]
-    if "--num-env-runners" in (folder / f"{module.replace('.', '/')}.py").read_text():
-        options += ["--num-env-runners", "0"]
+    text = (folder / f"{module.replace('.', '/')}.py").read_text()
+    for option in ("--num-env-runners", "--num-learners"):
+        options += [option, "0"] if f'"{option}"' in text else []
+    options += [f"{option}=0" for option in re.findall(r'"(--stop-reward-[a-z-]+)"', text)]
     try:
         done = _run(folder, module, options)
-        asked = re.search(r"Must set (--[\w-]+)(=\w+| > 0)", done.stderr)
+        asked = re.search(r"(?:Must set|command line argument) `?(--[\w-]+)(=\w+|)", done.stderr)
         if asked:
-            done = _run(folder, module, [*options, asked[1] + asked[2].replace(" > 0", "=2")])
+            done = _run(folder, module, [*options, asked[1] + (asked[2] or "=2")])
         elif "unrecognized arguments: --stop-iters" in done.stderr:
             done = _run(folder, module, [])
     except subprocess.TimeoutExpired:
         return f"no end after {SECONDS} s"
     if done.returncode == 0:
         return "runs"
-    blocked = re.search(r'\n +(.* ray\.rllib.*)\n  File "<string>".*find_spec', done.stderr)
+    blocked = re.search(
+        r'  File "([^"]+)", line (\d+), in .*\n +.*\bray\.rllib.*\n(?: +[~^]+\n)?  File "<string>".*find_spec',
+        done.stderr,
+    )
     if blocked:
-        return f"needs RLlib: {blocked[1]}"
+        return f"needs RLlib: {names_imported(Path(blocked[1]), int(blocked[2]))}"
     lines = [each for each in done.stderr.splitlines() if re.match(r"[\w.]+(Error|Exception|Exit)\b", each)]
     last = (lines or done.stderr.splitlines() or [f"exit status {done.returncode}"])[-1]
     return re.sub(r" \(/[^)]*\)", "", last)  # where a package lies on this machine
+
+
+def names_imported(path: Path, line: int) -> str:
+    """What the import on a line of a program names."""
+    imports = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+    return ", ".join(each.name for node in imports if node.lineno == line for each in node.names)
 
 
 def _run(folder: Path, module: str, options: list[str]) -> subprocess.CompletedProcess[str]:

@@ -189,3 +189,67 @@ def test_a_piece_gives_the_module_another_observation_by_add_batch_item() -> Non
         ConfigError, match=r"add_batch_item\('actions'\): a piece around an environment gives 'obs' alone"
     ):
         Tenth.add_batch_item({}, "actions", 0, None)
+
+
+OWN_DISTRIBUTION = """
+import gymnasium as gym
+import numpy as np
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+from ray.rllib.core.rl_module.apis import ValueFunctionAPI
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.utils.framework import try_import_torch
+
+torch, nn = try_import_torch()
+
+
+def sharpened(temperature):
+    class Sharp(TorchCategorical):
+        def __init__(self, logits=None, probs=None):
+            logits /= temperature
+            super().__init__(logits, probs)
+
+    return Sharp
+
+
+class Module(TorchRLModule, ValueFunctionAPI):
+    def setup(self):
+        self.pi = nn.Linear(self.observation_space.shape[0], self.action_space.n)
+        self.vf = nn.Linear(self.observation_space.shape[0], 1)
+        self.action_dist_cls = sharpened(0.25)
+
+    def _forward(self, batch, **kwargs):
+        return {Columns.ACTION_DIST_INPUTS: self.pi(batch[Columns.OBS])}
+
+    def compute_values(self, batch, embeddings=None):
+        return self.vf(batch[Columns.OBS]).squeeze(-1)
+
+
+config = (
+    PPOConfig()
+    .environment("CartPole-v1")
+    .env_runners(num_env_runners=0)
+    .training(train_batch_size=32, minibatch_size=32, num_epochs=2)
+    .rl_module(rl_module_spec=RLModuleSpec(module_class=Module))
+)
+"""
+
+
+def test_a_modules_own_distribution_acts_and_trains_by_its_probabilities(tmp_path, monkeypatch) -> None:
+    torch = needs.backend("torch")
+    program, lines = program_of(tmp_path, monkeypatch, OWN_DISTRIBUTION)
+    assert lines == []
+    algorithm = program.config.framework("torch", compile="none").build_algo()
+    (episode, *_) = algorithm.sample(4)
+    inputs = episode.extra_model_outputs["action_dist_inputs"]
+    sharp = torch.log_softmax(torch.as_tensor(inputs) * 4, -1).numpy()
+    logp = episode.extra_model_outputs["action_logp"]
+    np.testing.assert_allclose(logp, sharp[np.arange(len(episode)), episode.actions], rtol=1e-5)
+    weights = algorithm.learner_group.get_weights()["default_policy"]
+    np.testing.assert_allclose(
+        inputs, episode.observations[:-1] @ weights["pi.weight"].T + weights["pi.bias"], rtol=1e-4, atol=1e-6
+    )
+    assert np.isfinite(algorithm.train()["learners/default_policy/policy_loss"])
+    algorithm.stop()

@@ -550,7 +550,7 @@ def test_functions_of_structures_errors_and_timers_are_imported_or_written_out()
     [
         ("core.models.configs", "MLPHeadConfig", "write the network in setup() of an RLModule"),
         ("core.learner.torch.torch_meta_learner", "TorchMetaLearner", "through the updates of another one"),
-        ("core.distribution.torch.torch_distribution", "TorchCategorical", "plugrad.distributions"),
+        ("core.distribution.torch.torch_distribution", "TorchDiagGaussian", "plugrad.distributions"),
         ("policy.policy", "Policy", "RLlib's old API stack"),
         ("env.wrappers.open_spiel", "OpenSpielEnv", "Shimmy's"),
         ("algorithms.algorithm_config", "NotProvided", "a field of your config class"),
@@ -744,3 +744,22 @@ def test_a_spec_of_rllibs_default_module_names_no_class() -> None:
 def test_what_a_program_makes_of_rllibs_parts_is_named_at_its_line(line: str, said: str) -> None:
     _, notes = rewritten(f"{line}\n")
     assert [note for note in notes if note.startswith(said)], notes
+
+
+@pytest.mark.parametrize(
+    "parts", ["COMPONENT_LEARNER_GROUP, COMPONENT_LEARNER, COMPONENT_RL_MODULE", "'rl_module'"]
+)
+def test_a_saved_module_is_made_by_the_learner_that_saved_it(parts: str) -> None:
+    program = (
+        "import os\n"
+        "from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE\n"
+        "from ray.rllib.core import DEFAULT_MODULE_ID\n"
+        "from ray.rllib.core.rl_module.rl_module import RLModule\n"
+        f"module = RLModule.from_checkpoint(os.path.join(best.path, {parts}, DEFAULT_MODULE_ID))\n"
+        "other = RLModule.from_checkpoint(path)\n"
+    )
+    text, (note,) = rewritten(program)
+    assert "module = Learner.from_checkpoint(best.path).module[DEFAULT_MODULE_ID]\n" in text
+    assert note.startswith(
+        "6: RLModule.from_checkpoint: a checkpoint holds no code: Learner.from_checkpoint(path)"
+    )

@@ -51,8 +51,9 @@ class RLModule(SavesWeights):
         framework: the backend's short name, such as "torch".
         ops: the backend's tensor functions; numpy's for a module without a framework.
         network: the built-in network that this module runs, or None. Acting may run such a network in numpy.
-        action_dist_cls: the class of its action distributions, set in `setup`; None: the network's or the action
-            space's. A `get_..._action_dist_cls` that is overridden comes first.
+        action_dist_cls: the class of its action distributions, set in `setup`; of the width that the action space asks
+            for if it has no `input_dim`. None: the network's or the action space's. A `get_..._action_dist_cls` that is
+            overridden comes first.
     """
 
     framework: ClassVar[str]
@@ -323,7 +324,10 @@ class RLModule(SavesWeights):
                     "plugrad.distributions.Distribution, such as Categorical or squashed_gaussian_class("
                     "self.action_space, self.ops)"
                 )
-            return own.bind(self.ops)
+            if hasattr(own, "input_dim") or self.action_space is None:
+                return own.bind(self.ops)
+            like = distribution_class(self.action_space, self.ops)
+            return own.bind(self.ops, input_dim=like.input_dim, action_shape=like.action_shape)
         if self.action_space is None:
             raise ConfigError(f"{type(self).__name__} has no action_space to make a distribution for")
         if self.network is not None:

@@ -99,6 +99,7 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "PPOTfLearner": ("plugrad_ppo", "PPOLearner"),
         "PPOTorchLearner": ("plugrad_ppo", "PPOLearner"),
         "SACConfig": ("plugrad_sac", "SACConfig"),
+        "TorchCategorical": ("plugrad_rllib.distributions", "TorchCategorical"),
         "TQCConfig": ("plugrad_tqc", "TQCConfig"),
         "TensorType": ("plugrad.types", "Tensor"),
         "TfLearner": ("plugrad_tf2", "Tf2Learner"),
@@ -287,7 +288,6 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         **dict.fromkeys(
             (
-                "TorchCategorical",
                 "TorchDiagGaussian",
                 "TorchMultiCategorical",
                 "TorchMultiDistribution",

@@ -18,6 +18,7 @@ from plugrad_rllib.migrate import (
     own_classes,
     policies,
     results,
+    saved_modules,
     specs,
     tuning,
 )
@@ -210,6 +211,7 @@ class _Rewriter(cst.CSTTransformer):
             found = specs.rewrite(self.program, found, line) if isinstance(found, cst.Call) else found
         if isinstance(found, cst.Call):
             found = configs.own_setting_or(self.program, found)
+        found = saved_modules.rewrite(self.program, original_node, found, line)
         found = results.read(self.program, algorithms.rewrite(self.program, found, line), line)
         return in_parentheses(configs.rewrite(self.program, found, line), updated_node)
 
