@@ -63,7 +63,7 @@ INSTEAD = MappingProxyType(
         "lr_schedule": "training(lr=[[timestep, value], ...])",
         "entropy_coeff_schedule": "training(entropy_coeff=[[timestep, value], ...])",
         "_torch_grad_scaler_class": _NO_AMP,
-        "log_gradients": "the norm of the gradients is always in the results: gradients_<optimizer>_global_norm",
+        "log_gradients": "delete it: results always have the norm: gradients_<optimizer>_global_norm",
         "eager_tracing": _COMPILE,
         "eager_max_retraces": _COMPILE,
         "torch_compile_learner": _COMPILE,

@@ -730,7 +730,15 @@ def test_a_spec_of_rllibs_default_module_names_no_class() -> None:
             "field for each setting in place of __init__ and training",
         ),
         (f"{PPO}env_runner.module.half()", "2: .half(): config.framework("),
+        (
+            f"{PPO}config.algo_class.default_resource_request(config)",
+            "2: .algo_class.default_resource_request: ",
+        ),
         (f"{PPO}modules.foreach_module(f)", "2: .foreach_module(f): a MultiRLModule is a mapping"),
+        (
+            f"{PPO}policy = algo.get_policy()\ny = policy.model(x)",
+            "3: .model: a policy acts, policy.predict(...)",
+        ),
         (
             f"{PPO}state = algo.get_policy().model.get_initial_state()",
             "2: .model: a policy acts, policy.predict(...)",

@@ -51,9 +51,14 @@ def note_member(program: Program, node: cst.Attribute, line: int) -> None:
     elif name == "foreach_module":
         text = ".foreach_module(f): a MultiRLModule is a mapping: for module_id, module in modules.items()"
         program.notes.add(line, text, "docs/multi-agent.md")
-    elif name == "model" and owner.endswith("get_policy()"):
+    elif name == "model" and (owner.endswith(".get_policy()") or owner in program.policies):
         text = ".model: a policy acts, policy.predict(...); it is saved by policy.export_onnx(path)"
         program.notes.add(line, text, "docs/use-a-policy.md")
+    elif owner.endswith(".algo_class"):
+        text = (
+            f".algo_class.{name}: config.build_algo() makes the Algorithm, trainable(config) Ray Tune's class"
+        )
+        program.notes.add(line, text, "docs/ray-tune.md")
     elif owner == "ray.data" and name.startswith("read_"):
         text = f"ray.data.{name}: recorded episodes are plugrad's own files, which offline_data(input_=path) reads"
         program.notes.add(line, text, "docs/offline.md")

@@ -65,6 +65,7 @@ class Program:
         results: `{variable: "evaluation" or "env_runners", the part of the results that it holds}`; None: not always.
         algorithms: variables that hold an algorithm.
         of_callbacks: those of them that a callback gets, which have more names of RLlib's.
+        policies: variables that hold a policy of an algorithm.
         ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
             `{"tune": "Tuner"}`.
         grids: variables with what RLlib's helper for examples returns, of which the file asks for the best trial.
@@ -99,6 +100,7 @@ class Program:
     results: dict[str, str | None] = field(default_factory=dict)
     algorithms: set[str] = field(default_factory=set)
     of_callbacks: set[str] = field(default_factory=set)
+    policies: set[str] = field(default_factory=set)
     ray_calls: dict[str, str] = field(default_factory=dict)
     grids: set[str] = field(default_factory=set)
     own_options: set[str] = field(default_factory=set)
@@ -168,6 +170,8 @@ def read_program(tree: ast.AST) -> Program:
             program.plain_dicts |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_config(program, node.value):
             program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.Assign) and ast.unparse(node.value).endswith(".get_policy()"):
+            program.policies |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_helper(program, node.value):
             helped |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_algorithm(program, node.value):
