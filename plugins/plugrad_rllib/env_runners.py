@@ -125,7 +125,7 @@ class ChangingEnvRunner(RLlibEnvRunner):
 
     def __init__(self, runner: BaseEnvRunner[Any], learner: LearnerProtocol) -> None:
         super().__init__(runner, learner)
-        self.config = EnvSettings(runner.config)  # type: ignore[attr-defined]
+        self.config = EnvSettings(runner.config)
 
     def make_env(self) -> None:
         """Make the environments anew, with the settings of `config`; new episodes begin."""

@@ -177,7 +177,9 @@ class LearnerEpisode:
 
     def changed(self) -> SingleAgentEpisode:
         """The episode with what was set."""
-        return replace(self._episode, **self._set) if self._set else self._episode
+        if not self._set:
+            return self._episode
+        return replace(self._episode, observations=self._of("observations"), rewards=self._of("rewards"))
 
     def _of(self, name: str) -> Array:
         found: Array = self._set[name] if name in self._set else getattr(self._episode, name)

@@ -113,7 +113,7 @@ def check_learning_achieved(
     key = "evaluation/episode_return_mean" if evaluation else metric
     reached = [
         value
-        for each in tune_results
+        for each in (tune_results[n] for n in range(len(tune_results)))
         if each.metrics_dataframe is not None and key in each.metrics_dataframe
         for value in each.metrics_dataframe[key].dropna()
     ]

@@ -619,11 +619,13 @@ def test_a_part_of_a_checkpoint_is_named_by_its_component() -> None:
         "algo.restore_from_path(\n"
         "    part, component=f'{COMPONENT_LEARNER_GROUP}/{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}/p0'\n)\n"
         "half = Path(best) / DEFAULT_MODULE_ID / 2\n"
+        "one = Path(best) / COMPONENT_RL_MODULE / 'p0'\n"
     )
     text, notes = rewritten(program)
     assert 'algo.restore_from_path(\n    part, component="rl_module/p0"\n)\n' in text
     assert "part = (\n    Path(best))\n" in text.replace("\n)", ")")
     assert "half = Path(best) / DEFAULT_MODULE_ID / 2\n" in text
+    assert "one = Path(best)\n" in text
     assert {note.partition(": ")[2] for note in notes} == {
         "a checkpoint is one folder, whose parts are named by component=: "
         'restore_from_path(path, component="rl_module/<module id>")'

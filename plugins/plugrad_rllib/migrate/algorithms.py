@@ -157,7 +157,8 @@ def _names_part(program: Program, node: cst.BaseExpression) -> bool:
     if not (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide)):
         return False
     name = program.imported.get(name_of(node.right) or "", "")
-    is_module = name in ("DEFAULT_MODULE_ID", "DEFAULT_POLICY_ID") and _names_part(program, node.left)
+    is_id = name in ("DEFAULT_MODULE_ID", "DEFAULT_POLICY_ID") or string(node.right) is not None
+    is_module = is_id and _names_part(program, node.left)
     return is_module or name in PARTS_OF_CHECKPOINTS
 
 
