@@ -12,9 +12,10 @@ needs.extra("libcst")
 EXAMPLES = json.loads((Path(__file__).parents[1] / "data/rllib_examples.json").read_text())
 """`{example of RLlib: {"of", "outcome", "names", "notes"}}`; `tests/rllib_examples.py` makes it.
 
-`of` is the wheel, or the repository and the commit, that it was taken from; those of `algorithms/*/` are the tuned
-ones, without Atari, MuJoCo and DreamerV3, read without their comments, so that the lines of their notes are fewer. The
-offline ones read recordings of plugrad's, since no wheel has RLlib's.
+`imported` has the notes on the other examples that it imports. `of` is the wheel, or the repository and the commit,
+that it was taken from; those of `algorithms/*/` are the tuned ones, without Atari, MuJoCo and DreamerV3, read without
+their comments, so that the lines of their notes are fewer. The offline ones read recordings of plugrad's, since no
+wheel has RLlib's.
 
 The outcome "not run" is of those that migrate rewrites otherwise since the last run, or that it did not reach.
 """

@@ -683,6 +683,12 @@ def test_the_examples_helper_has_the_environment_of_its_option_where_the_program
     assert f"algorithm = config{'' if environment else '.environment(args.env)'}.build_algo()\n" in text
 
 
+def test_a_checkpoint_of_ray_tune_is_restored_by_its_path() -> None:
+    text, notes = rewritten(f"{PPO}algo = PPOConfig().build()\nalgo.restore(best_result.checkpoint)\n")
+    assert notes == []
+    assert text.endswith("algo.restore_from_path(best_result.checkpoint.path)\n")
+
+
 SPEC = "from ray.rllib.core.rl_module.rl_module import RLModuleSpec\n"
 DEFAULT_MODULE = "from ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule\n"
 

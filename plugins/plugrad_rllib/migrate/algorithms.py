@@ -95,7 +95,10 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
     if not _is_algorithm(program, node.func) or node.func.attr.value not in RENAMED:
         return node
     name = RENAMED[node.func.attr.value]
-    args = [each.with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT) for each in node.args[:1]]
+    args = [
+        each.with_changes(value=_path(each.value), keyword=None, equal=cst.MaybeSentinel.DEFAULT)
+        for each in node.args[:1]
+    ]
     if len(node.args) > 1:
         dropped = ", ".join(code(each).rstrip(",") for each in node.args[1:])
         text = f".{name}: {dropped} was deleted: it takes the path alone"
@@ -103,6 +106,12 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
     if not args and name == "save_to_path":
         args = [cst.Arg(cst.SimpleString(_FOLDER))]  # RLlib's own choice is a folder of Ray's
     return node.with_changes(func=node.func.with_changes(attr=cst.Name(name)), args=args)
+
+
+def _path(node: cst.BaseExpression) -> cst.BaseExpression:
+    """`result.checkpoint`, which is an object of Ray Tune's, as its path."""
+    is_object = isinstance(node, cst.Attribute) and node.attr.value == "checkpoint"
+    return cst.Attribute(node, cst.Name("path")) if is_object else node
 
 
 def _with_component(program: Program, arg: cst.Arg) -> cst.Arg:
