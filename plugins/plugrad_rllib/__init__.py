@@ -8,6 +8,8 @@ with a `DeprecationWarning` that names the new one; `docs/from-rllib.md` is the 
 - `environments`: RLlib's interface to environments of many agents; `agent_groups`, `atari`: wrappers of environments.
 - `callbacks`: RLlib's callbacks are listeners; `episodes` and `metrics_logger` are what they get.
 - `connectors`: observation preprocessors and simple env-to-module pieces are wrappers of environments.
+- `env_runners`, `running_algorithm`: what callbacks get, by RLlib's names; a callback may change environments there.
+- `learner_connectors`: pieces of RLlib's learner connectors; `distributions`: what modules derive their own from.
 - `arrays`: small functions of arrays that modules and environments import.
 - `defaults`: RLlib's values of settings that have another default here.
 

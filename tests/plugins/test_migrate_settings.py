@@ -585,9 +585,9 @@ def test_a_grid_of_an_example_is_its_first_value_in_the_loop_that_takes_its_plac
 
 
 OWN = (
-    "built = PPOConfig().build_algo()\n\n"
-    "built.env_runner_group.foreach_env_runner(harder)\n"
-    "built._counters['task'] = built.metrics.peek('task')\n"
+    "algorithm = PPOConfig().build_algo()\n\n"
+    "algorithm.env_runner_group.foreach_env_runner(harder)\n"
+    "algorithm._counters['task'] = algorithm.metrics.peek('task')\n"
 )
 
 
@@ -603,7 +603,7 @@ def test_members_of_an_algorithm_that_no_callback_gets_are_noted() -> None:
     text, notes = rewritten(program)
     assert "        algorithm.save_to_path('here')\n" in text
     assert notes == []  # what a callback gets has them
-    notes = rewritten(program.replace("self, *, algorithm, result", "self, algo, result") + f"{PPO}{OWN}")[1]
+    notes = rewritten(program + f"{PPO}{OWN}")[1]
     assert [note.partition(": ")[0] for note in notes] == ["10", "11", "11"]
     assert notes[0].startswith("10: .env_runner_group: algorithm.env_runners.call(name, ...) calls a method")
     assert {note.split()[1] for note in notes[1:]} == {"._counters:", ".metrics:"}

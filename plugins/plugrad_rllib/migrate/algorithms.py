@@ -201,8 +201,7 @@ def note(program: Program, node: cst.Attribute, line: int) -> None:
             "code: algorithm = config.build_algo(), then algorithm.restore_from_path(path)"
         )
         program.notes.add(line, text, "docs/checkpoints.md")
-    owner = code(node.value)
-    if owner in program.of_callbacks and name in IN_CALLBACKS:
+    if line in program.callbacks and code(node.value) == "algorithm" and name in IN_CALLBACKS:
         return
     if _is_algorithm(program, node) and name in INSTEAD:
         text, page = INSTEAD[name]

@@ -227,7 +227,7 @@ CONSTANTS: Mapping[str, str] = MappingProxyType(
 _OLD_STACK = "of RLlib's old API stack: write an RLModule, and a Learner for a loss of your own"
 _NETWORKS = "write the network in setup() of an RLModule, with layers of your framework"
 
-CATALOGS = frozenset({"BCCatalog", "Catalog", "PPOCatalog", "SACCatalog"})
+CATALOGS = frozenset({"BCCatalog", "PPOCatalog", "SACCatalog"})
 """Classes that make RLlib's default modules of settings."""
 
 DEFAULT_MODULES = frozenset(
@@ -262,7 +262,7 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
             "docs/multi-agent.md",
         ),
         **dict.fromkeys(
-            sorted(CATALOGS),
+            ("Catalog", *sorted(CATALOGS)),
             ("rl_module(model_config={...}), or a module of your own", "docs/your-model.md"),
         ),
         **dict.fromkeys(

@@ -64,7 +64,7 @@ class Program:
         own_code: which of `OWN_CODE` the program sets, and "env" and "rl_module_spec" where they are code of its own.
         results: `{variable: "evaluation" or "env_runners", the part of the results that it holds}`; None: not always.
         algorithms: variables that hold an algorithm.
-        of_callbacks: those of them that a callback gets, which have more names of RLlib's.
+        callbacks: the lines of callbacks, whose `algorithm` has more names of RLlib's.
         policies: variables that hold a policy of an algorithm.
         ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
             `{"tune": "Tuner"}`.
@@ -99,7 +99,7 @@ class Program:
     own_code: set[str] = field(default_factory=set)
     results: dict[str, str | None] = field(default_factory=dict)
     algorithms: set[str] = field(default_factory=set)
-    of_callbacks: set[str] = field(default_factory=set)
+    callbacks: set[int] = field(default_factory=set)
     policies: set[str] = field(default_factory=set)
     ray_calls: dict[str, str] = field(default_factory=dict)
     grids: set[str] = field(default_factory=set)
@@ -161,9 +161,10 @@ def read_program(tree: ast.AST) -> Program:
         if isinstance(node, ast.Call):
             _look_at_call(program, node)
             _look_for_own_code(program, node)
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("on_"):
+            program.callbacks |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         elif isinstance(node, ast.arg) and node.arg == "algorithm":  # of a callback
             program.algorithms.add(node.arg)
-            program.of_callbacks.add(node.arg)
         elif isinstance(node, ast.arg) and not ast.unparse(node.annotation or node).endswith("Config"):
             program.plain_dicts.add(node.arg)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
