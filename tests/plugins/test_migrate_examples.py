@@ -47,6 +47,7 @@ def test_each_name_that_keeps_an_example_from_running_is_noted_at_its_line(examp
 
 
 WALLS = {
+    "checkpoints/continue_training_from_checkpoint.py": "callbacks(None) was deleted: a config keeps its plugins",
     "checkpoints/onnx_torch_lstm.py": ".model: a policy acts",
     "fault_tolerance/crashing_and_stalling_env.py": ".worker_index: env_config is a dict",
     "gpus/float16_training_and_inference.py": ".half(): config.framework(",

@@ -779,3 +779,10 @@ def test_a_saved_module_is_made_by_the_learner_that_saved_it(parts: str) -> None
     assert note.startswith(
         "6: RLModule.from_checkpoint: a checkpoint holds no code: Learner.from_checkpoint(path)"
     )
+
+
+def test_callbacks_that_a_config_is_to_lose_are_named() -> None:
+    _, notes = rewritten(f"{PPO}config = PPOConfig().callbacks(Mine)\nconfig.callbacks(None)\n")
+    assert notes == [
+        "3: callbacks(None) was deleted: a config keeps its plugins: take the one from before .plugins(...)"
+    ]

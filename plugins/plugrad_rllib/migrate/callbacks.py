@@ -35,6 +35,9 @@ def of_config(program: Program, call: cst.Call, func: cst.Attribute, line: int) 
             text = f"callbacks({name}=...) was deleted: {NOT_CALLED.get(name or '', 'nothing calls it')}"
             program.notes.add(line, text, _PAGE)
     if not classes and not functions:
+        if isinstance(func.value, cst.Name) and call.args:
+            text = "callbacks(None) was deleted: a config keeps its plugins: take the one from before .plugins(...)"
+            program.notes.add(line, text, _PAGE)
         return func.value
     if functions or not all(_is_class(each) for each in classes):
         program.needed.add(("plugrad_rllib.callbacks", "callbacks", "callbacks"))
