@@ -82,8 +82,8 @@ class Cell:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the libraries share, for a run's file."""
-        return asdict(self.options)
+        """The settings that the libraries share, for a run's file; without an LSTM nothing is said of it."""
+        return {name: value for name, value in asdict(self.options).items() if name != "lstm" or value}
 
     @property
     def command(self) -> list[str]:
