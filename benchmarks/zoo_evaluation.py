@@ -18,6 +18,7 @@ PACKAGES = (
     "mujoco",
     "Box2D",
     "ale-py",
+    "minigrid",
 )
 """Whose versions a run notes."""
 FIRST_SEED = 10_000

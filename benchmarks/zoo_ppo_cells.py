@@ -274,6 +274,8 @@ PPO_CELLS = (
         options=replace(CARTPOLE, lstm=64),
         source=f"{RL_ZOO_LSTM}; LSTMs of 64 units, not 256, {LSTM_PLACE}",
         published=Published(500.0, 0.0, 100_000),
+        remark="With these settings the return rises and falls until the end, so where the last step falls decides. "
+        "The published figure is of one run, with a larger LSTM in another place.",
     ),
     Cell(
         name="ppo-lstm-PendulumNoVel-v1",
