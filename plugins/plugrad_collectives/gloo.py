@@ -164,9 +164,8 @@ class Gloo(Collective):
         self._sent = self._send(_FRAME, dict.fromkeys(self._others, self._own_frame[:end]))
         self._finish(self._awaited, deadline)
         frames = [own if rank == self.rank else self._frames[rank].numpy() for rank in range(self.size)]
-        with suppress(
-            CollectiveError
-        ):  # of one who left after this sum: sending to it in the next one says so
+        # Of one who left after this sum: sending to it in the next one says so.
+        with suppress(CollectiveError):
             self._await_next()
         for rank in self._others:
             if (found := frames[rank][: _HEADER.size].tobytes()) != header:

@@ -102,7 +102,7 @@ def count_samples_there(
     if counts.dtype != bool or counts.shape != shape or not counts.any():
         return None
     if len(shape) == 1:
-        del there[Columns.LOSS_MASK]
+        there.pop(Columns.LOSS_MASK, None)
         kept = learner._convert_batch_type({"rows": np.flatnonzero(counts)})["rows"]
         taken = {column: ops.take(each, kept) for column, each in there.items()}
         return taken, SampleCount(int(counts.sum()), int(counts.sum()))
